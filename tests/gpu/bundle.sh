@@ -2,7 +2,8 @@
 # Gathers what a machine with a GPU needs to run tests/gpu/visit.sh, run.sh and bench/gpu/run.sh out of a finished build:
 # Spillway's libraries and programs, stripped of debug information, and beside them the shared libraries of this system
 # that they use (but libc's and the compiler's, which every system has). Everything finds its neighbours by $ORIGIN. A build of
-# the quickstart lacks the programs for a GPU: they are built first.
+# the quickstart lacks the programs for a GPU: they are built first. The wheels of wheels.txt, which visit.sh --stage table
+# compares with, come from PyPI and are kept in the build.
 #   tests/gpu/bundle.sh [--build DIR] [--to DIR] [--limit MIB]        default: build, gpu in it, and 50
 # Ends with 1 when it is above the limit: a copy to the machine may take no more than 64 MiB, the tree included.
 set -euo pipefail
@@ -26,10 +27,10 @@ to=${to:-$build/gpu}
 [[ $limit =~ ^[0-9]+$ ]] || { echo "--limit $limit: a whole number of MiB is wanted" >&2; exit 2; }
 
 install_packages patchelf binutils
+PYTHON=${PYTHON:-$(sed -n 's/^SPILLWAY_PYTHON:[A-Z]*=//p' "$build/CMakeCache.txt")}
 # The programs for a machine with a GPU are in no build that only runs jobs.
 for program in tests/gpu_self_test tests/gpu_facts tests/gpu_plain_job bin/gpu_driver_bench; do
   [ ! -x "$build/$program" ] || continue
-  PYTHON=${PYTHON:-$(sed -n 's/^SPILLWAY_PYTHON:[A-Z]*=//p' "$build/CMakeCache.txt")}
   TARGETS=(gpu_bundle)
   build_into "$build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON
   break
@@ -81,6 +82,16 @@ mkdir -p "$to/python"
 cp -r "$ROOT/integration/python/spillway" "$ROOT/integration/python/spillway_start_up.pth" "$to/python/"
 cp "$ROOT/integration/settings/settings.def" "$to/python/spillway/"
 rm -rf "$to/python/spillway/__pycache__" "$to/python/spillway/lib"
+
+# fetch_wheels TO [FROM]: by version and content; without FROM from PyPI.
+fetch_wheels() {
+  "$PYTHON" -m pip download -q --disable-pip-version-check --no-deps --require-hashes -r "$ROOT/tests/gpu/wheels.txt" \
+    --only-binary :all: --platform any --implementation py --abi none -d "$1" ${2:+--no-index --find-links "$2"}
+}
+if ! fetch_wheels "$to/wheels" "$build/wheels" 2>/dev/null &&
+  ! { fetch_wheels "$build/wheels" && fetch_wheels "$to/wheels" "$build/wheels"; }; then
+  echo "the wheels of tests/gpu/wheels.txt cannot be had: visit.sh --stage table will miss them" >&2
+fi
 
 newest=$(find "$to" -type f \( -name '*.so*' -o -perm -100 \) -exec objdump -T {} + 2>/dev/null |
   grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -1)

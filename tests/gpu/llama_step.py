@@ -3,21 +3,42 @@
 Plain PyTorch. Random tokens, fused AdamW, bf16 autocast; prints and writes what train_gpt.py does.
 """
 
+import dataclasses
+
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import steps
 
 
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """Of a decoder."""
+
+    width: int
+    layers: int
+    hidden: int
+    heads: int
+    key_heads: int
+    vocabulary: int
+    sequence: int
+    head_size: int = 64
+    head_norms: bool = False  # of queries and keys, as Qwen3 has them
+    tied: bool = False  # the output's weight is that of the tokens
+    checkpointed: bool = False  # a layer's activations are computed again in the backward pass
+
+
 class Attention(nn.Module):
-    def __init__(self, width, heads, key_heads):
+    def __init__(self, shape):
         super().__init__()
-        self.heads, self.key_heads, self.size = heads, key_heads, width // heads
-        self.query = nn.Linear(width, width, bias=False)
-        self.key = nn.Linear(width, key_heads * self.size, bias=False)
-        self.value = nn.Linear(width, key_heads * self.size, bias=False)
-        self.out = nn.Linear(width, width, bias=False)
+        self.heads, self.key_heads, self.size = shape.heads, shape.key_heads, shape.head_size
+        self.query = nn.Linear(shape.width, self.heads * self.size, bias=False)
+        self.key = nn.Linear(shape.width, self.key_heads * self.size, bias=False)
+        self.value = nn.Linear(shape.width, self.key_heads * self.size, bias=False)
+        self.out = nn.Linear(self.heads * self.size, shape.width, bias=False)
+        self.query_norm, self.key_norm = (nn.RMSNorm(self.size) if shape.head_norms else nn.Identity() for _ in range(2))
 
     def split(self, x, heads):
         return x.view(*x.shape[:2], heads, self.size).transpose(1, 2)
@@ -26,25 +47,25 @@ class Attention(nn.Module):
         query, key, value = self.split(self.query(x), self.heads), self.split(self.key(x), self.key_heads), self.split(
             self.value(x), self.key_heads
         )  # fmt: skip
-        query, key = rotate(query, cosine, sine), rotate(key, cosine, sine)
+        query, key = (rotate(norm(x.float()), cosine, sine) for norm, x in ((self.query_norm, query), (self.key_norm, key)))
         repeat = self.heads // self.key_heads
         key, value = key.repeat_interleave(repeat, 1), value.repeat_interleave(repeat, 1)
-        out = F.scaled_dot_product_attention(query, key.to(query.dtype), value.to(query.dtype), is_causal=True)
-        return self.out(out.transpose(1, 2).reshape(x.shape))
+        query, key = query.to(value.dtype), key.to(value.dtype)
+        return self.out(F.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2).flatten(2))
 
 
 def rotate(x, cosine, sine):
-    left, right = x.float().chunk(2, -1)
-    return torch.cat((left * cosine - right * sine, right * cosine + left * sine), -1).to(x.dtype)
+    left, right = x.chunk(2, -1)
+    return torch.cat((left * cosine - right * sine, right * cosine + left * sine), -1)
 
 
 class Layer(nn.Module):
-    def __init__(self, width, heads, key_heads, hidden):
+    def __init__(self, shape):
         super().__init__()
-        self.attention_norm, self.network_norm = nn.RMSNorm(width), nn.RMSNorm(width)
-        self.attention = Attention(width, heads, key_heads)
-        self.gate, self.up = nn.Linear(width, hidden, bias=False), nn.Linear(width, hidden, bias=False)
-        self.down = nn.Linear(hidden, width, bias=False)
+        self.attention_norm, self.network_norm = nn.RMSNorm(shape.width), nn.RMSNorm(shape.width)
+        self.attention = Attention(shape)
+        self.gate, self.up = (nn.Linear(shape.width, shape.hidden, bias=False) for _ in range(2))
+        self.down = nn.Linear(shape.hidden, shape.width, bias=False)
 
     def forward(self, x, cosine, sine):
         x = x + self.attention(self.attention_norm(x), cosine, sine)
@@ -52,25 +73,30 @@ class Layer(nn.Module):
         return x + self.down(F.silu(self.gate(inner)) * self.up(inner))
 
 
-class Llama(nn.Module):
-    def __init__(self, args):
+class Decoder(nn.Module):
+    def __init__(self, shape):
         super().__init__()
-        heads = args.width // 64
-        self.tokens = nn.Embedding(args.vocabulary, args.width)
-        self.layers = nn.ModuleList(
-            Layer(args.width, heads, max(1, heads // 4), args.width * 8 // 3 // 64 * 64) for _ in range(args.layers)
-        )
-        self.norm = nn.RMSNorm(args.width)
-        self.head = nn.Linear(args.width, args.vocabulary, bias=False)
-        angles = torch.arange(args.sequence)[:, None] / 10000 ** (torch.arange(0, 64, 2) / 64)
+        self.tokens = nn.Embedding(shape.vocabulary, shape.width)
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self.norm = nn.RMSNorm(shape.width)
+        self.output = nn.Linear(shape.width, shape.vocabulary, bias=False)
+        if shape.tied:
+            self.output.weight = self.tokens.weight
+        self.checkpointed, size = shape.checkpointed, shape.head_size
+        angles = torch.arange(shape.sequence)[:, None] / 10000 ** (torch.arange(0, size, 2).float() / size)
         self.register_buffer("cosine", angles.cos())
         self.register_buffer("sine", angles.sin())
 
-    def forward(self, tokens):
+    def hidden(self, tokens):
+        """What the output's layer gets."""
         x = self.tokens(tokens)
         for layer in self.layers:
-            x = layer(x, self.cosine, self.sine)
-        return self.head(self.norm(x))
+            where = (x, self.cosine, self.sine)
+            x = checkpoint(layer, *where, use_reentrant=False) if self.checkpointed else layer(*where)
+        return self.norm(x)
+
+    def forward(self, tokens):
+        return self.output(self.hidden(tokens))
 
 
 def main():
@@ -78,7 +104,9 @@ def main():
         "llama_step", width=1536, layers=12, sequence=1024, batch=4, vocabulary=8192, autocast=1
     )
     device = steps.start(args)
-    model = Llama(args).to(device)
+    heads = args.width // 64
+    model = Decoder(Shape(args.width, args.layers, args.width * 8 // 3 // 64 * 64, heads, max(1, heads // 4), args.vocabulary,
+                          args.sequence)).to(device)  # fmt: skip
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     data = torch.Generator().manual_seed(args.seed)
 

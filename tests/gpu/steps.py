@@ -1,4 +1,4 @@
-"""What llama_step.py and resnet_step.py share: arguments, repeatability, the loop, the report (that of train_gpt.py)."""
+"""What the training scripts of this folder share: arguments, repeatability, the loop, the report (that of train_gpt.py)."""
 
 import argparse
 import hashlib
@@ -21,7 +21,7 @@ def parse_arguments(name, **sizes):
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
     for size, default in sizes.items():
-        parser.add_argument(f"--{size}", type=int, default=default)
+        parser.add_argument(f"--{size}", type=type(default), default=default)
     return parser.parse_args()
 
 
@@ -32,13 +32,17 @@ def start(args):
     return torch.device("cuda")
 
 
-def train(args, model, optimizer, loss_of_step, samples):
+def train(args, model, optimizer, loss_of_step, samples, accumulation=1, hash_state=True):
+    """accumulation: losses and backward passes of a step. hash_state: not where the optimizer is no ordinary one."""
     losses, seconds = [], []
     for step in range(1, args.steps + 1):
         mark = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_of_step()
-        loss.backward()
+        loss = 0
+        for _ in range(accumulation):
+            part = loss_of_step() / accumulation
+            part.backward()
+            loss = loss + part.detach()
         optimizer.step()
         losses.append(loss.item())
         seconds.append(time.perf_counter() - mark)
@@ -52,8 +56,9 @@ def train(args, model, optimizer, loss_of_step, samples):
         "losses_sha256": hashlib.sha256(exact.encode()).hexdigest(),
         "first_loss": losses[0],
         "last_loss": losses[-1],
-        "state_sha256": train_gpt.state_sha256(model, optimizer),
+        "state_sha256": train_gpt.state_sha256(model, optimizer) if hash_state else None,
         "tokens_per_s": samples * len(later) / sum(later),
+        "step_seconds": seconds,
         "memory": train_gpt.memory_report(torch.device("cuda")),
     }
     if args.json:

@@ -26,12 +26,13 @@ import visit_facts
 import visit_jobs
 import visit_rows as rows
 import visit_stages as stages
+import visit_table
 import visit_watch as watch
 from visit_jobs import ROOT, Jobs, job
 
 NO_DEVICE = 2
 # Of a stage on a GPU; then what is cut off at the end, and the archive, still have the rest of the command's time.
-MINUTES = {"first": 8.6, "second": 2.6, "rest": 20}
+MINUTES = {"first": 8.6, "second": 2.6, "table": 7.6, "rest": 20}
 SIMCUDA_MINUTES = 20
 LARGE = 16 << 30  # bytes of a device: what the large jobs need
 HOST_SHARE = 1.5  # host memory that is touched before the first job, of the device's
@@ -43,7 +44,8 @@ class Visit:
     def __init__(self, args):
         self.args = args
         head = {"machine": machine(args), "arguments": sys.argv[1:]}
-        self.rows = rows.Rows(args.stage, head, (args.home, args.out), args.work, args.minutes)
+        page = visit_table.page if args.stage == "table" else None
+        self.rows = rows.Rows(args.stage, head, (args.home, args.out), args.work, args.minutes, page)
         self.program = visit_facts.Program(args, self.rows)
         self.disk = visit_disk.Disk(self.program)
         self.jobs = Jobs(args, self.rows, self.disk)
@@ -157,7 +159,8 @@ def version_of(package):
 def machine(args):
     words = {"platform": platform.platform(), "python": platform.python_version(), "cpus": os.cpu_count(),
              "device": args.device, "debugger": watch.find_debugger(),
-             "packages": {name: version_of(name) for name in PACKAGES}}  # fmt: skip
+             "packages": {name: version_of(name) for name in PACKAGES},
+             "wheels": [wheel.stem for wheel in sorted((args.build / "wheels").glob("*.whl"))]}  # fmt: skip
     if args.device == "gpu":
         query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,pcie.link.gen.current,pcie.link.width.current",
                  "--format=csv,noheader"]  # fmt: skip

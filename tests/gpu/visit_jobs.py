@@ -1,7 +1,9 @@
 """The training jobs of a GPU session: each uncapped, then in the ways that are compared with that, a row each."""
 
 import dataclasses
+import os
 import re
+import statistics
 import sys
 import tempfile
 from pathlib import Path
@@ -46,17 +48,18 @@ class Case:
 class Way:
     """How a job is run with Spillway."""
 
-    share: int  # of the uncapped peak, in percent
+    share: float  # of the uncapped peak, in percent
     host: float = 0.75  # host memory, of the peak: with 50 % of it on the GPU, a disk is not needed
     mode: str = job.PRELOAD
     settings: tuple = ()  # pairs
     home: bool = False  # its trace and its report are brought home
+    beside: str = ""  # whose share it is that is given
 
     def words(self):
         disk = self.share + 100 * self.host < 80
         tier = "disk" if self.host < 0.1 else "host memory and disk" if disk else "host memory"
         more = [f"{key} {value}" for key, value in self.settings] + (["configuration"] if self.mode == job.CONF else [])
-        return ", ".join([f"{self.share} %", tier, *more])
+        return ", ".join([f"{self.share:.0f} %", tier, *more]) + (f", as {self.beside}" if self.beside else "")
 
 
 class Jobs:
@@ -117,15 +120,19 @@ class Jobs:
         label = f"{case.name}: uncapped"
         run, ended = self.train("uncapped", case)
         if run.keys["status"] == "ok" and run.keys["peak_bytes"]:
-            words = f"{run.keys['tokens_per_s'] or 0:.0f} samples/s, peak {run.keys['peak_bytes'] / 1e9:.2f} GB"
-            self.rows.judge(label, ended, rows.MEASURED, words, keys=run.keys)
+            words = [f"{run.keys['tokens_per_s'] or 0:.0f} samples/s", *iteration_words(run), f"peak {run.keys['peak_bytes'] / 1e9:.2f} GB"]
+            self.rows.judge(label, ended, rows.MEASURED, ", ".join(words), keys=run.keys, **figures(run))
             return run
-        missing = re.search(r"No module named '([\w.]+)'", run.log)
-        if missing:
-            self.rows.add(label, rows.MISSING, f"no Python package {missing[1]}")
-        else:
+        if not self.missing(label, run):
             self.rows.judge(label, ended, rows.FAILED, f"{self.ending(run, ended)}, without Spillway")
         return None
+
+    def missing(self, label, run):
+        """Whether a run ended for want of a package; a row says so."""
+        found = re.search(r"No module named '([\w.]+)'", run.log) if run.keys["status"] != "ok" else None
+        if found:
+            self.rows.add(label, rows.MISSING, f"no Python package {found[1]}")
+        return found is not None
 
     def repeats(self, case, reference, must=False):
         """Runs it uncapped again: whether it has the same bits. Else they say nothing on this device, which is a failure of a case
@@ -156,7 +163,7 @@ class Jobs:
             status, words = self.verdict(case, run, ended, reference, way)
             self.rows.judge(label, ended, status, "; ".join(filter(None, (words, explained(run, reference)))),
                             lambda: self.once_more(case, way, reference), case=case.name, way=dataclasses.asdict(way),
-                            **{key: run.keys[key] for key in ROW_KEYS if run.keys[key] is not None})  # fmt: skip
+                            equal=not self.other_bits(run, reference), **figures(run))  # fmt: skip
 
     def has_time(self, label, reference):
         if self.rows.left() >= 1.3 * reference.seconds + 5:
@@ -192,15 +199,24 @@ class Jobs:
                 self.rows.judge(label, ended, rows.MEASURED, problem or "it passes so")
 
     def peer(self, case, beside):
-        """The row of another way to save memory, without Spillway: its speed beside the uncapped run of a case."""
+        """The row of another way to save memory, without Spillway: its speed beside the uncapped run of a case. Its peak in bytes; None
+        where it has not come to its end. The wheels of the bundle are there for it."""
         reference = self.references.get(beside.name)
         if reference is None:
-            return
+            return None
         with self.rows.guarded(case.name):
-            run, ended = self.train("", case, limit=self.limit(reference))
+            if not self.has_time(case.name, reference):
+                return None
+            wheels = filter(None, [*sorted(map(str, (self.args.build / "wheels").glob("*.whl"))), os.environ.get("PYTHONPATH")])
+            run, ended = self.train("", case, limit=self.limit(reference), extra={"PYTHONPATH": os.pathsep.join(wheels)})
+            if self.missing(case.name, run):
+                return None
             status = rows.FAILED if run.keys["status"] != "ok" else rows.NEEDS_HARDWARE if self.simcuda() else rows.MEASURED
             words = self.ending(run, ended) if status == rows.FAILED else f"peak {(run.keys['peak_bytes'] or 0) / 1e9:.2f} GB"
-            self.rows.judge(case.name, ended, status, "; ".join(filter(None, (words, explained(run, reference)))))
+            self.rows.judge(case.name, ended, status, "; ".join(filter(None, (words, explained(run, reference)))),
+                            equal=run.keys["losses_sha256"] == reference.keys["losses_sha256"], **figures(run))  # fmt: skip
+            return run.keys["peak_bytes"] if status != rows.FAILED else None
+        return None
 
     # ---- judgement
 
@@ -244,9 +260,22 @@ class Jobs:
         return "other bits than uncapped: " + ", ".join(key.removesuffix("_sha256") for key in different) if different else ""
 
 
+def figures(run):
+    """Of a row: what it needed, and the seconds of an iteration: the median of the last half, when the first have set everything up."""
+    report = run.report or {}
+    seconds, allocated = report.get("step_seconds"), (report.get("memory") or {}).get("max_allocated_bytes")
+    found = {"iteration_s": statistics.median(seconds[len(seconds) // 2 :])} if seconds else {}
+    return {**found, **({"allocated_bytes": allocated} if allocated else {}), **{key: run.keys[key] for key in ROW_KEYS if run.keys[key] is not None}}
+
+
+def iteration_words(run):
+    seconds = figures(run).get("iteration_s")
+    return [f"{seconds:.3f} s an iteration"] if seconds else []
+
+
 def explained(run, reference):
     """The figures that say why a run took as long as it did, in one line."""
-    metrics, words = run.metrics or {}, []
+    metrics, words = run.metrics or {}, iteration_words(run)
     if run.keys["tokens_per_s"] and reference.keys["tokens_per_s"]:
         words.append(f"ratio {run.keys['tokens_per_s'] / reference.keys['tokens_per_s']:.3f}")
     if not metrics:

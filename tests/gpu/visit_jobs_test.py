@@ -187,6 +187,32 @@ class JobsTest(WithJobs):
                 _, ended = jobs.train(name, case, visit_jobs.Way(50), 100 * MIB, limit=0.1)
             self.assertEqual((name, ended.cut, moved), (name, cut, []))
 
+    def test_an_iteration_takes_the_median_of_the_last_half(self):
+        run = finished()
+        self.assertNotIn("iteration_s", visit_jobs.figures(run))
+        run.report.update(step_seconds=[9.0, 7.0, 1.0, 3.0, 2.0], memory={"max_allocated_bytes": 5})
+        figures = visit_jobs.figures(run)
+        self.assertEqual((figures["iteration_s"], figures["allocated_bytes"]), (2.0, 5))
+        self.assertTrue(visit_jobs.explained(run, finished()).startswith("2.000 s an iteration, ratio 1.000"))
+
+    def test_a_peer_has_the_wheels_and_tells_its_peak(self):
+        wheel = self.folder / "wheels" / "peer-1-py3-none-any.whl"
+        wheel.parent.mkdir()
+        wheel.write_text("")
+        beside, case = (visit_jobs.Case(name, Path("script"), ()) for name in ("case", "case: peer"))
+        lacking = finished(status="failed", losses="other")
+        lacking.log = "ModuleNotFoundError: No module named 'peer'"
+        for run, peak, status in ((finished(peak=7 * MIB), 7 * MIB, visit_rows.MEASURED), (lacking, None, visit_rows.MISSING),
+                                  (finished(status="failed"), None, visit_rows.FAILED)):  # fmt: skip
+            jobs, extras = self.jobs(), []
+            jobs.references["case"] = finished()
+            jobs.train = lambda *_, extra=None, run=run, **__: (extras.append(extra), (run, visit_watch.Ended(0, 1.0, run.log)))[1]
+            with mock.patch.dict("os.environ", {"PYTHONPATH": "/mine"}):
+                self.assertEqual(jobs.peer(case, beside), peak)
+            self.assertEqual(extras, [{"PYTHONPATH": f"{wheel}:/mine"}])
+            self.assertEqual([row["status"] for row in jobs.rows.rows], [status])
+        self.assertIsNone(self.jobs().peer(case, beside), "nothing to stand beside")
+
     def test_without_time_rows_are_left_out(self):
         table = self.compare(lambda label: finished(), minutes=0.2)
         self.assertEqual(self.statuses(table), [visit_rows.LEFT_OUT])

@@ -5,6 +5,7 @@ A row's status is one of STATUSES. Nothing that the stand-in device cannot answe
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import sys
@@ -16,17 +17,19 @@ PASSED, FAILED = "passed", "failed"
 MEASURED = "measured"  # figures that decide nothing
 NEEDS_HARDWARE = "needs hardware"  # it ran on the stand-in, which cannot answer
 MISSING = "missing"  # a package or library is not there
+QUOTED = "quoted"  # a published figure: nothing was run
 LEFT_OUT = "left out"  # no time was left
-STATUSES = (PASSED, FAILED, MEASURED, NEEDS_HARDWARE, MISSING, LEFT_OUT)
+STATUSES = (PASSED, FAILED, MEASURED, NEEDS_HARDWARE, MISSING, QUOTED, LEFT_OUT)
 LARGEST_LOG = 256 << 10  # of a log, its end is kept in the archive
 LARGEST_ARCHIVE = 15 << 20
 PACK_EVERY = 30  # seconds: what ends the session leaves an archive that is not older
 
 
 class Rows:
-    def __init__(self, stage, head, folders, logs, minutes):
-        """folders: each gets the report, STAGE.json, and the archive, STAGE.tar.gz, of the files in the folder `logs`."""
-        self.stage, self.head, self.folders, self.logs = stage, head, dict.fromkeys(folders), logs
+    def __init__(self, stage, head, folders, logs, minutes, page=None):
+        """folders: each gets the report, STAGE.json, and the archive, STAGE.tar.gz, of the files in the folder `logs`.
+        page: makes a text of head and rows, which is STAGE.md beside the report and the end of the output."""
+        self.stage, self.head, self.folders, self.logs, self.page = stage, head, dict.fromkeys(folders), logs, page
         self.start = self.packed = time.monotonic()
         self.end = self.start + minutes * 60
         self.rows = []
@@ -84,13 +87,21 @@ class Rows:
 
     def write(self):
         """The whole report anew, as one replaced file: what ends the machine leaves the rows so far."""
-        for folder in self.folders:
+        texts = {"json": self.text(), **({"md": self.page_text()} if self.page else {})}
+        for folder, kind in itertools.product(self.folders, texts):
             part = folder / f"{self.stage}.part"
             try:
-                part.write_text(self.text(), encoding="utf-8")
-                os.replace(part, folder / f"{self.stage}.json")
+                part.write_text(texts[kind], encoding="utf-8")
+                os.replace(part, folder / f"{self.stage}.{kind}")
             except OSError as error:  # a full disk, say: the rows are on standard output, and the next may be written again
                 print(f"the report is not written: {error}", file=sys.stderr, flush=True)
+
+    def page_text(self):
+        """The page; where it cannot be made, why: the rows are worth more."""
+        try:
+            return self.page(self.head, self.rows)
+        except Exception as error:
+            return f"there is no page: {type(error).__name__}: {error}\n"
 
     def pack(self):
         """The report, the JSON files of the logs' folder and the ends of its logs in one archive; the newest, where not all fit."""
@@ -124,6 +135,8 @@ class Rows:
         counts = {status: len(self.with_status(status)) for status in STATUSES}
         print(f"stage {self.stage}: " + ", ".join(f"{count} {status}" for status, count in counts.items() if count)
               + f", {time.monotonic() - self.start:.0f} s", flush=True)  # fmt: skip
+        if self.page:
+            print(self.page_text())
         for row in self.with_status(FAILED):
             print(f"PROBLEM  {row['row']}: {row.get('words', '')}")
         self.pack()

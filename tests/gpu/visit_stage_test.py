@@ -19,7 +19,7 @@ import visit_device
 import visit_facts
 import visit_jobs
 import visit_rows
-from visit_jobs_test import DOCTOR
+from visit_jobs_test import DOCTOR, finished
 from write_profile_test import REPORT
 
 RATES = json.dumps({"path": "/var/tmp", "problem": None, **{side: {"late_bytes_per_second": 1e9} for side in ("write", "read")}})
@@ -144,6 +144,45 @@ class StageTest(Quiet):
         self.assertEqual([label for _, label, _ in asked], [*(f"with {name}" for name in visit_jobs.LADDER), "compute-sanitizer"])
         self.assertEqual(asked[-1][2][0], "checker")
         self.assertIn("ERROR SUMMARY: 1", rows[f"{case.name}: what is wrong, by compute-sanitizer"]["words"])
+
+    def table(self, *lacking, size="large"):
+        """The stage over runs that are made up: peers need half of the native 64 GiB. lacking: their packages are not there."""
+        ways = []
+
+        def train(_jobs, _label, case, way=None, peak=None, **_more):
+            peer = case.arguments[-1] if "--peer" in case.arguments else None
+            ways.extend([(case.name, way.share, peak)] if way else [])
+            size, seconds = (32 << 30, [9.0, 3.0]) if peer else (int(peak * way.share / 100), [9.0, 2.4]) if way else (64 << 30, [9.0, 2.0])
+            run = finished(peak=size, budget=size, status="failed" if peer in lacking else "ok")
+            run.report["step_seconds"] = seconds
+            run.log = f"No module named '{peer}'" if peer in lacking else ""
+            return run, visit_jobs.watch.Ended(0, 1.0, "")
+
+        with mock.patch.object(visit_jobs.Jobs, "train", train):
+            rows, status = self.stage("table", "--size", size, serves=True)
+        return rows, status, ways, (self.folder / "home" / "table.md").read_text()
+
+    def test_the_table_gives_spillway_what_each_peer_needed(self):
+        for size in ("large", "small"):
+            rows, status, ways, page = self.table(size=size)
+            self.assertEqual((status, {row["status"] for row in rows.values()}),
+                             (0, {visit_rows.MEASURED, visit_rows.PASSED, visit_rows.QUOTED}))  # fmt: skip
+            self.assertEqual([(name, round(share)) for name, share, _ in ways],
+                             [("Qwen3-0.6B", 69), ("ViT-giant 1.1B", 50), *[("decoder 1B", 50)] * 2,
+                              *[("decoder 1B that keeps activations", 50)] * 2])  # fmt: skip
+        for line in ("| ViT-giant 1.1B | native, uncapped | 2.000 | 1.00 | - | 64.00 GiB | 1.00 | - |",
+                     "| ViT-giant 1.1B | torchao | 3.000 | 1.50 | - | 32.00 GiB | 0.50 | yes |",
+                     "| ViT-giant 1.1B | Spillway, no code, as torchao | 2.400 | 1.20 | 0.80 | 32.00 GiB | 0.50 | yes |",
+                     "| Qwen3-0.6B | NVIDIA's hybrid optimizer | 1.678 | 2.23 | - | 10.53 of 15.24 GiB | 0.69 | quoted: NVIDIA-NeMo/RL#3628",
+                     "tests/gpu/visit.sh --stage table --build"):  # fmt: skip
+            self.assertIn(line, page)
+
+    def test_a_peer_that_is_not_there_leaves_the_share_that_was_published(self):
+        rows, status, ways, page = self.table("torchao")
+        self.assertEqual((status, rows["ViT-giant 1.1B: torchao"]["status"]), (0, visit_rows.MISSING))
+        self.assertIn(("ViT-giant 1.1B", 53, 64 << 30), ways)
+        self.assertIn("| ViT-giant 1.1B | torchao | - | - | - | - | - | missing: no Python package torchao", page)
+        self.assertIn("Spillway, no code, as published", page)
 
     def test_a_build_without_its_programs_is_failed_rows(self):
         for path in (self.folder / "build").glob("*/*"):

@@ -6,9 +6,11 @@ are the device's: `large`, and `small` for one of a few hundred MiB, where gener
 
 import dataclasses
 import json
+import os
 
 import visit_facts as facts
 import visit_plain as plain
+import visit_rows as rows
 from run import SIZES
 from visit_jobs import ROOT, Case, Way, job
 
@@ -37,6 +39,7 @@ class Train:
 
     case: Case
     ways: tuple = ()
+    peers: tuple = ()  # what else one could do: cases without Spillway
     twice: bool = False  # a second uncapped run must have the same bits
 
     @property
@@ -49,22 +52,57 @@ class Train:
         visit.jobs.reference(self.case, again=self.twice)
         for way in self.ways:
             visit.jobs.compare(self.case, way)
+        for peer in self.peers:
+            visit.jobs.peer(peer, self.case)
 
 
 @dataclasses.dataclass(frozen=True)
-class Peer:
-    """What else one could do: a script without Spillway, beside the uncapped run of a case."""
+class Quoted:
+    """What others published of the like, as they wrote it."""
+
+    who: str
+    seconds: str  # of an iteration
+    times: str  # the time without
+    memory: str
+    share: float  # of the memory without
+    source: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Beside:
+    """A training script: uncapped, with each peer's code, and without code by Spillway in the GPU memory that each peer needed. Where
+    none has run, in the share that was published."""
 
     case: Case
-    beside: Case
+    peers: tuple  # names for table_step.py
+    quoted: Quoted | None = None
 
     @property
     def name(self):
         return self.case.name
 
     def run(self, visit):
-        if visit.serves_pytorch() and visit.jobs.wanted(self.name):
-            visit.jobs.peer(self.case, self.beside)
+        if not visit.serves_pytorch() or not visit.jobs.wanted(self.name):
+            return
+        if self.quoted:
+            visit.rows.add(f"{self.name}: {self.quoted.who}", rows.QUOTED, self.quoted.source, quoted=dataclasses.asdict(self.quoted))
+        reference, shares = visit.jobs.reference(self.case), {}
+        for peer in self.peers if reference else ():
+            words = (*self.case.arguments, "--peer", peer)
+            peak = visit.jobs.peer(dataclasses.replace(self.case, name=f"{self.name}: {peer}", arguments=words), self.case)
+            shares |= {peer: 100 * peak / reference.keys["peak_bytes"]} if peak else {}
+        if not shares and self.quoted:
+            shares["published"] = 100 * self.quoted.share
+        for peer, share in shares.items():
+            visit.jobs.compare(self.case, Way(share, host=1.0, beside=peer))
+
+
+HYBRID = Quoted("NVIDIA's hybrid optimizer", "1.678", "2.23", "10.53 of 15.24 GiB", 0.69,
+                "NVIDIA-NeMo/RL#3628: one H100, the optimizer on the CPU, overlapped")  # fmt: skip
+TORCHAO = Quoted("torchao's CPUOffloadOptimizer", "1.52", "1.20", "5.24 of 9.82 GB", 0.53,
+                 "torchao/optim/README.md of pytorch/ao: RTX 4070 Ti SUPER, batch 32, bf16, checkpointed")  # fmt: skip
+TORCHTUNE = Quoted("torchtune's OffloadActivations", "-", "1.00", "21.8 of 23.1 GiB", 0.94,
+                   "README of torchtune 0.6.1: A100, Llama 3.2 3B, compiled, optimizer in the backward pass")  # fmt: skip
 
 
 def gpt(size, dtype="fp32", fused=False, steps=None, feature=False, script=job.TRAIN, name=None):
@@ -91,6 +129,7 @@ def feature(size, name, shown=None):
 def first(size):
     """What everything else rests on, and the first truth: one command of nine minutes."""
     short, long = gpt(size, "bf16", fused=True), gpt(size, "bf16", fused=True, steps=8, feature=True)
+    on_cpu = gpt(size, "bf16", fused=True, steps=8, script=ROOT / "bench" / "gpu" / "save_on_cpu.py", name="save_on_cpu")
     whole = gpt(size)
     return (
         Ask("doctor", facts.doctor),
@@ -106,8 +145,7 @@ def first(size):
         Ask("driver calls", facts.driver_calls),
         Ask("a launch", plain.launch_cost),
         Train(whole, (Way(50), Way(35)), twice=True),
-        Train(long, (Way(100, host=1.0), Way(50, host=1.0, home=True), Way(35, host=1.0))),
-        Peer(gpt(size, "bf16", fused=True, steps=8, script=ROOT / "bench" / "gpu" / "save_on_cpu.py", name="save_on_cpu"), long),
+        Train(long, (Way(100, host=1.0), Way(50, host=1.0, home=True), Way(35, host=1.0)), peers=(on_cpu,)),
         Train(whole, (Way(50, mode=job.CONF), Way(150, settings=(("audit", "on"),)))),
         Train(feature(size, "graphs"), (Way(70),)),
     )  # fmt: skip
@@ -124,6 +162,23 @@ def second(size):
     )  # fmt: skip
 
 
+def table(size):
+    """Other people's code that saves GPU memory beside none, in the same memory."""
+    def case(name, model, large, small):
+        # Peers compute on the host, too: they get all of it.
+        words = ("--model", model, *(large if size == "large" else f"{small} --part 8 --dtype fp32 --steps 3").split())
+        return Case(name, HERE / "table_step.py", words, (("OMP_NUM_THREADS", str(os.cpu_count())),))
+
+    activations = ("save_on_cpu", "torchtune")
+    return (
+        Beside(case("Qwen3-0.6B", "qwen3", "--accumulation 24 --steps 8", "--sequence 256 --accumulation 2"), (), HYBRID),
+        Beside(case("ViT-giant 1.1B", "vit", "--batch 32 --accumulation 6 --steps 8", "--batch 6"), ("torchao",), TORCHAO),
+        Beside(case("decoder 1B", "decoder", "--batch 12 --sequence 4096 --steps 8", "--batch 1 --sequence 512"), activations, TORCHTUNE),
+        Beside(case("decoder 1B that keeps activations", "decoder", "--batch 4 --sequence 2048 --checkpointed 0 --steps 8",
+                    "--batch 1 --sequence 512 --checkpointed 0"), activations),
+    )  # fmt: skip
+
+
 def rest(size):
     """For a longer session: what decides nothing at once."""
     third_party = ROOT / "tests" / "third_party" / "observe.py"
@@ -137,7 +192,7 @@ def rest(size):
     )
 
 
-STAGES = {"first": first, "second": second, "rest": rest}
+STAGES = {"first": first, "second": second, "table": table, "rest": rest}
 
 
 def case_of(size, name, way):

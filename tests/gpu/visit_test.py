@@ -181,6 +181,16 @@ class RowsTest(Quiet):
         with tarfile.open(self.folder / "first.tar.gz") as archive:
             self.assertEqual([row["row"] for row in json.load(archive.extractfile("report.json"))["rows"]], ["a"])
 
+    def test_a_page_is_written_with_the_rows_and_never_stops_them(self):
+        def page(head, rows):
+            return f"{head['machine']} {1 / len(rows)}"
+
+        table = visit_rows.Rows("table", {"machine": "a GPU"}, (self.folder,), self.folder, 1, page)
+        self.assertIn("ZeroDivisionError", (self.folder / "table.md").read_text())
+        table.add("a", visit_rows.QUOTED)
+        self.assertEqual((self.folder / "table.md").read_text(), "a GPU 1.0")
+        self.assertEqual(table.finish(), 0)
+
     def test_report_and_archive_lie_in_each_folder(self):
         folders = (self.folder / "work", self.folder / "brought" / "home")
         visit_rows.Rows("second", {}, folders, self.folder, 1).pack()

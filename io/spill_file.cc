@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "io/aligned_buffer.h"
+#include "io/file_system.h"
 #include "io/os/errno.h"
 
 namespace spillway::io {
@@ -47,9 +48,10 @@ absl::Status CheckDirectory(int directory_fd, const std::string& directory, File
     const absl::Status status = os::StatusFromErrno(errno, "it is not writable");
     return Refuse(status.code(), directory, std::string(status.message()));
   }
-  if (check == FileSystemCheck::kNormal && IsUnsuitableFileSystem(directory_fd)) {
+  const FileSystemKind kind = KindOf(directory_fd);
+  if (check == FileSystemCheck::kNormal && !kind.suitable) {
     return Refuse(absl::StatusCode::kInvalidArgument, directory,
-                  "its file system is " + FileSystemName(directory_fd) + ", which is memory or remote");
+                  "its file system is " + kind.name + ", which is memory or remote");
   }
   return absl::OkStatus();
 }
@@ -132,36 +134,6 @@ uint64_t FileSizeLimit() {
 }
 
 }  // namespace
-
-std::string FileSystemName(int fd) {
-  struct statfs info;
-  if (fstatfs(fd, &info) != 0) return "unknown";
-  struct Known {
-    uint64_t magic;
-    const char* name;
-  };
-  static constexpr Known kKnown[] = {
-      {EXT4_SUPER_MAGIC, "ext4"},   {XFS_SUPER_MAGIC, "xfs"},
-      {BTRFS_SUPER_MAGIC, "btrfs"}, {TMPFS_MAGIC, "tmpfs"},
-      {RAMFS_MAGIC, "ramfs"},       {NFS_SUPER_MAGIC, "nfs"},
-      {0x65735546, "fuse"},         {OVERLAYFS_SUPER_MAGIC, "overlay"},
-      {0x2fc12fc1, "zfs"},          {0x0bd00bd0, "lustre"},
-      {F2FS_SUPER_MAGIC, "f2fs"},
-  };
-  const auto magic = static_cast<uint64_t>(info.f_type) & 0xffffffffu;
-  for (const Known& known : kKnown) {
-    if (known.magic == magic) return known.name;
-  }
-  char text[32];
-  std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(magic));
-  return text;
-}
-
-bool IsUnsuitableFileSystem(int fd) {
-  struct statfs info;
-  if (fstatfs(fd, &info) != 0) return false;
-  return info.f_type == TMPFS_MAGIC || info.f_type == RAMFS_MAGIC || info.f_type == NFS_SUPER_MAGIC;
-}
 
 uint64_t ReserveOf(uint64_t total_bytes, uint64_t reserve_bytes) {
   return reserve_bytes != 0 ? reserve_bytes : std::max(total_bytes / 20, kDefaultReserve);

@@ -87,12 +87,6 @@ class SpillFile {
   os::Atomic<int> fd_;                        // -1 once closed; Close exchanges it, the users of fd() load it
 };
 
-// Name of the file system of an open descriptor: "ext4", or "0x..." for an unknown one.
-std::string FileSystemName(int fd);
-
-// True for tmpfs and ramfs (memory) and NFS (an unlinked file outlives its process there).
-bool IsUnsuitableFileSystem(int fd);
-
 }  // namespace spillway::io
 
 #endif  // SPILLWAY_IO_SPILL_FILE_H_

@@ -7,8 +7,8 @@
 #include "integration/engine/drives.h"
 #include "integration/engine/sizing.h"
 #include "io/disk_rate.h"
+#include "io/disk_reserve.h"
 #include "io/probe.h"
-#include "io/spill_file.h"
 
 namespace spillway::integration {
 namespace {

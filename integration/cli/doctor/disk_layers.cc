@@ -18,6 +18,8 @@ namespace fs = std::filesystem;
 
 constexpr int kMostLayers = 16;
 
+bool IsLoop(const std::string& device) { return absl::StartsWith(device, "loop"); }
+
 std::string FirstLineOf(const fs::path& path) {
   std::ifstream file(path);
   std::string line;
@@ -57,8 +59,7 @@ DriveKind KindAt(const std::string& device, const std::string& root, int layers)
   }
   const std::string drive = WholeDrive(device, root);
   if (absl::StartsWith(drive, "nvme")) return DriveKind::kNvme;
-  // A loop device is a file of another file system.
-  if (absl::StartsWith(drive, "loop")) return DriveKind::kNotKnown;
+  if (IsLoop(drive)) return DriveKind::kNotKnown;
   const std::string rotates = FirstLineOf(FolderOf(drive, root) + "/queue/rotational");
   return rotates == "0"   ? DriveKind::kSolidState
          : rotates == "1" ? DriveKind::kRotating
@@ -99,7 +100,9 @@ std::optional<MountFacts> MountOf(const std::string& line, const std::string& ro
 
 Encryption EncryptionOf(const std::string& device, const std::string& root) {
   std::error_code error;
-  if (device.empty() || !fs::exists(FolderOf(device, root), error)) return Encryption::kNotKnown;
+  // A loop device is a file of another file system.
+  const bool known = !device.empty() && !IsLoop(device) && fs::exists(FolderOf(device, root), error);
+  if (!known) return Encryption::kNotKnown;
   return EncryptionAt(device, root, kMostLayers);
 }
 

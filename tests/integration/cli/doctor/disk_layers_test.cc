@@ -63,7 +63,8 @@ TEST_F(DiskLayersTest, EncryptionIsSeenThroughOtherLayers) {
   EXPECT_EQ(EncryptionOf("dm-0", root_), Encryption::kNone);
   EXPECT_EQ(EncryptionOf("nvme0n1", root_), Encryption::kNone)
       << "what lies above it is not this file system's";
-  for (const char* name : {"", "sdz"}) EXPECT_EQ(EncryptionOf(name, root_), Encryption::kNotKnown);
+  Drive("loop0", "0");
+  for (const char* name : {"", "sdz", "loop0"}) EXPECT_EQ(EncryptionOf(name, root_), Encryption::kNotKnown);
 }
 
 TEST_F(DiskLayersTest, TheSlowestDriveCounts) {

@@ -4,11 +4,13 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -18,7 +20,10 @@
 #include <vector>
 
 #include "io/aligned_buffer.h"
+#include "io/page_cache.h"
+#include "io/spill_file.h"
 #include "io/spill_store.h"
+#include "io/thread_engine.h"
 #include "tests/fakes/faulty_engine.h"
 #include "tests/io/disk_fixture.h"
 
@@ -129,6 +134,38 @@ TEST_F(WrittenTest, NorDoesItGiveWrongBytesWhereChecksumsAreOff) {
 TEST_F(WrittenTest, DirectWritesAreRefusedThereAsWell) {
   MOUNT_OR_SKIP(kOverPromised);
   CheckFullBacking(ChecksumMode::kOff, /*direct=*/true);
+}
+
+uint64_t BytesReadFromDisks() {
+  rusage usage;
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? static_cast<uint64_t>(usage.ru_inblock) * 512 : 0;
+}
+
+// A second look at bytes that were wrong must be one at the disk, whoever has brought them into the cache.
+TEST(WrittenThroughTest, ReadsGoPastTheCache) {
+  constexpr uint32_t kBytes = 512u << 10;
+  TestDirectory directory;
+  const auto file = SpillFile::Create(directory.path(), FileSystemCheck::kNormal, DirectIo::kNever,
+                                      FileNaming::kUnnamedIfPossible);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto engine = *MakeThreadEngine({(*file)->fd()}, {.page_cache = PageCache::kWrittenThrough});
+  AlignedBuffer data(kBytes);
+  const auto transfer = [&](IoOp op) {
+    const IoRequest request{.op = op, .length = kBytes, .buffer = data.data(), .tag = 1};
+    engine->Submit({&request, 1});
+    IoResult result;
+    EXPECT_EQ(engine->Poll({&result, 1}, std::chrono::seconds(60)), 1u);
+    EXPECT_EQ(result.result, static_cast<int32_t>(kBytes));
+  };
+  FillPattern(data.data(), kBytes, 1);
+  transfer(IoOp::kWrite);
+  EXPECT_EQ(CachedPages((*file)->fd(), kBytes), 0u);
+  ASSERT_EQ(pread((*file)->fd(), data.data(), kBytes, 0), static_cast<ssize_t>(kBytes));
+  EXPECT_GT(CachedPages((*file)->fd(), kBytes), 0u);
+  const uint64_t before = BytesReadFromDisks();
+  transfer(IoOp::kRead);
+  EXPECT_GE(BytesReadFromDisks(), before + kBytes);
+  EXPECT_EQ(CachedPages((*file)->fd(), kBytes), 0u);
 }
 
 // Descriptors of this process that lead to files in `directory`, unlinked ones too.

@@ -10,11 +10,13 @@
 #include <utility>
 
 #include "io/aligned_buffer.h"
+#include "io/file_system.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
 #include "io/os/thread.h"
 #include "io/os/wait.h"
+#include "io/page_cache.h"
 #include "io/thread_engine.h"
 #include "io/uring_engine.h"
 
@@ -78,6 +80,28 @@ ThreadEngineOptions ThreadOptions(const SpillStoreOptions& options, PageCache pa
       .thread_name = "spill-io"};
 }
 
+// Unimplemented when direct transfers cannot be relied on, by what is known before any.
+absl::Status CheckDirect(const SpillFile& file) {
+  if (!file.direct()) return absl::UnimplementedError("O_DIRECT is refused");
+  const FileSystemKind kind = KindOf(file.fd());
+  if (!kind.direct_is_on_disk)
+    return absl::UnimplementedError(kind.name + " may hold in memory what it reports as written");
+  const std::optional<uint32_t> alignment = DirectAlignment(file.fd());
+  if (alignment && *alignment == 0)
+    return absl::UnimplementedError("the kernel says that the file has no direct transfers");
+  if (alignment && *alignment > kPageBytes)
+    return absl::UnimplementedError("direct transfers are multiples of " + std::to_string(*alignment) +
+                                    " bytes");
+  return absl::OkStatus();
+}
+
+// FailedPrecondition when what the probe moved lies in the page cache (ext4 with data=journal, for one).
+absl::Status CheckNotCached(const SpillFile& file) {
+  const std::optional<uint64_t> cached = CachedPages(file.fd(), kProbeBytes);
+  if (!file.direct() || !cached || *cached == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError("direct transfers go through the page cache");
+}
+
 absl::StatusOr<std::unique_ptr<IoEngine>> MakeProbed(SpillFile* file, const SpillStoreOptions& options,
                                                      EngineKind kind) {
   std::unique_ptr<IoEngine> engine;
@@ -86,11 +110,12 @@ absl::StatusOr<std::unique_ptr<IoEngine>> MakeProbed(SpillFile* file, const Spil
                               MakeUringEngine({file->fd()}, static_cast<size_t>(options.requests_in_flight),
                                               WakeUps::kNotTheMaker));
   } else {
-    const PageCache page_cache = file->direct() ? PageCache::kBypassed : PageCache::kDropped;
+    const PageCache page_cache = file->direct() ? PageCache::kBypassed : PageCache::kWrittenThrough;
     SPILLWAY_ASSIGN_OR_RETURN(engine, MakeThreadEngine({file->fd()}, ThreadOptions(options, page_cache)));
   }
   if (options.wrap_probed_engine) engine = options.wrap_probed_engine(std::move(engine));
   SPILLWAY_RETURN_IF_ERROR(ProbeEngine(engine.get(), options.probe_timeout));
+  SPILLWAY_RETURN_IF_ERROR(CheckNotCached(*file));
   SPILLWAY_RETURN_IF_ERROR(file->Truncate(0));
   return engine;
 }
@@ -110,8 +135,10 @@ absl::Status Silent(const std::string& path, const absl::Status& why, std::uniqu
                                      ": the disk does not answer: " + std::string(why.message()));
 }
 
-absl::StatusOr<OpenedDirectory> OpenBuffered(const std::string& path, const SpillStoreOptions& options) {
+absl::StatusOr<OpenedDirectory> OpenBuffered(const std::string& path, const SpillStoreOptions& options,
+                                             const std::string& why) {
   OpenedDirectory opened;
+  opened.cached_because = why;
   SPILLWAY_ASSIGN_OR_RETURN(opened.file, MakeFile(path, options, DirectIo::kNever));
   absl::StatusOr<std::unique_ptr<IoEngine>> engine =
       MakeProbed(opened.file.get(), options, EngineKind::kThreads);
@@ -121,9 +148,14 @@ absl::StatusOr<OpenedDirectory> OpenBuffered(const std::string& path, const Spil
                         "spill directory " + path + ": writing and reading back failed: " +
                             std::string(engine.status().message()) + "; choose a directory on a local disk");
   }
-  os::Log(os::LogLevel::kWarn, "path=" + path +
-                                   " O_DIRECT does not work here; spilling goes through the page cache, " +
-                                   "which is slower and takes memory");
+  os::Log(os::LogLevel::kWarn,
+          "path=" + path + " no direct transfers here: " + why +
+              "; spilling goes through the page cache and flushes each write, which is " +
+              "slower and takes memory");
+  if (options.checksum == ChecksumMode::kOff)
+    os::Log(os::LogLevel::kWarn, "path=" + path +
+                                     " checksums stay on although SPILLWAY_CHECKSUM is off: the " +
+                                     "page cache can give back what the disk has lost");
   opened.engine = *std::move(engine);
   return opened;
 }
@@ -168,27 +200,27 @@ absl::StatusOr<OpenedDirectory> OpenDirectory(const std::string& path, const Spi
     wait.emplace(options.waits, os::WaitKind::kDrive, "the first answer of " + path);
   OpenedDirectory opened;
   SPILLWAY_ASSIGN_OR_RETURN(opened.file, MakeFile(path, options, DirectIo::kIfPossible));
-  absl::Status why;
-  if (opened.file->direct()) {
-    for (const EngineKind kind : {EngineKind::kUring, EngineKind::kThreads}) {
-      if (options.engine != EngineKind::kAuto && options.engine != kind) continue;
-      absl::StatusOr<std::unique_ptr<IoEngine>> engine = MakeProbed(opened.file.get(), options, kind);
-      if (engine.ok()) {
-        opened.engine = *std::move(engine);
-        return opened;
-      }
-      why = engine.status();
-      if (absl::IsDeadlineExceeded(why)) return Silent(path, why, std::move(opened.file));
-      os::Log(os::LogLevel::kInfo, "path=" + path + " engine not used: " + std::string(why.message()));
+  absl::Status why = CheckDirect(*opened.file);
+  const bool direct = why.ok();
+  for (const EngineKind kind : {EngineKind::kUring, EngineKind::kThreads}) {
+    if (!direct) break;
+    if (options.engine != EngineKind::kAuto && options.engine != kind) continue;
+    absl::StatusOr<std::unique_ptr<IoEngine>> engine = MakeProbed(opened.file.get(), options, kind);
+    if (engine.ok()) {
+      opened.engine = *std::move(engine);
+      return opened;
     }
+    why = engine.status();
+    if (absl::IsDeadlineExceeded(why)) return Silent(path, why, std::move(opened.file));
+    os::Log(os::LogLevel::kInfo, "path=" + path + " engine not used: " + std::string(why.message()));
   }
   // No engine works with O_DIRECT: the page cache may still work.
   if (options.engine == EngineKind::kUring) {
-    return absl::Status(why.ok() ? absl::StatusCode::kUnimplemented : why.code(),
-                        "spill directory " + path + ": io_uring was asked for and does not work: " +
-                            std::string(why.ok() ? "O_DIRECT is refused" : why.message()));
+    return absl::Status(why.code(),
+                        "spill directory " + path +
+                            ": io_uring was asked for and does not work: " + std::string(why.message()));
   }
-  return OpenBuffered(path, options);
+  return OpenBuffered(path, options, std::string(why.message()));
 }
 
 absl::StatusOr<DirectoryReport> ProbeDirectory(const std::string& path) {
@@ -205,8 +237,11 @@ absl::StatusOr<DirectoryReport> ProbeDirectory(const std::string& path) {
   }
   OpenedDirectory opened;
   SPILLWAY_ASSIGN_OR_RETURN(opened, OpenDirectory(path, options));
-  report.file_system = FileSystemName(opened.file->fd());
+  const FileSystemKind kind = KindOf(opened.file->fd());
+  report.file_system = kind.name;
+  report.known = kind.known;
   report.direct_io = opened.file->direct();
+  report.cached_because = opened.cached_because;
   return report;
 }
 

@@ -1,7 +1,7 @@
 // Probe: finds out what a directory can do by a real aligned write, read and compare through the engine that
-// is to be used. Versions, settings and names of file systems do not say it. SpillStore opens its directories
-// here, on the thread that creates it; `spillway doctor` asks for a report (rates: disk_rate.h). A directory that cannot be used
-// gives an error that names it.
+// is to be used, and a look at what of it lies in the page cache. That O_DIRECT was accepted does not say it.
+// SpillStore opens its directories here, on the thread that creates it; `spillway doctor` asks for a report
+// (rates: disk_rate.h). A directory that cannot be used gives an error that names it.
 
 #ifndef SPILLWAY_IO_PROBE_H_
 #define SPILLWAY_IO_PROBE_H_
@@ -32,10 +32,13 @@ std::string DriveName(dev_t device);
 struct OpenedDirectory {
   std::unique_ptr<SpillFile> file;   // empty
   std::unique_ptr<IoEngine> engine;  // over file->fd(); Wake serves another thread than that of OpenDirectory
+  std::string cached_because;        // why transfers go through the page cache; empty: they do not
 };
 
 // Makes a spill file in `path` and the best engine that works there: io_uring with O_DIRECT, else threads
-// with O_DIRECT, else buffered threads (with one warning). For an EngineKind other than kAuto only that
+// with O_DIRECT, else buffered threads that flush each write (with a warning, and one more where checksums are off:
+// the caller must make them then). O_DIRECT counts where the probe left nothing in the page cache, and where no other
+// process or machine has a cache before its disk. For an EngineKind other than kAuto only that
 // engine is tried; its error is returned. DeadlineExceeded when the disk does not answer in time.
 // Entered as a wait for the drive.
 absl::StatusOr<OpenedDirectory> OpenDirectory(const std::string& path, const SpillStoreOptions& options);
@@ -43,7 +46,9 @@ absl::StatusOr<OpenedDirectory> OpenDirectory(const std::string& path, const Spi
 // For people: what spilling to this directory would be like.
 struct DirectoryReport {
   std::string file_system;     // "ext4"
-  bool direct_io = false;      // O_DIRECT transfers work
+  std::string known;           // what is known of that kind, for people; empty: nothing special
+  bool direct_io = false;      // a direct transfer that has ended is on the disk
+  std::string cached_because;  // why not
   bool io_uring = false;       // io_uring transfers work there
   std::string io_uring_error;  // why not
 };

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/btrfs.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
 #include <sys/ioctl.h>
@@ -18,19 +19,21 @@
 #include <utility>
 
 #include "io/aligned_buffer.h"
+#include "io/directory_owner.h"
+#include "io/disk_reserve.h"
+#include "io/file_system.h"
 #include "io/os/errno.h"
 
 namespace spillway::io {
 namespace {
 
-constexpr uint64_t kDefaultReserve = 10ull << 30;
 constexpr int kNameAttempts = 16;
 constexpr char kNamePrefix[] = ".spillway-";
 constexpr size_t kNameLength = sizeof(kNamePrefix) - 1 + 16;
 constexpr char kAccepted[] =
-    "; accepted is an existing directory on a local disk, writable for this user, and with the sticky bit if "
-    "it is "
-    "writable for everybody";
+    "; accepted is an existing directory on a local disk, writable for this user and owned by it or by root, "
+    "and with "
+    "the sticky bit if it is writable for everybody";
 
 absl::Status Refuse(absl::StatusCode code, const std::string& directory, const std::string& why) {
   return absl::Status(code, "spill directory " + directory + ": " + why + kAccepted);
@@ -47,9 +50,12 @@ absl::Status CheckDirectory(int directory_fd, const std::string& directory, File
     const absl::Status status = os::StatusFromErrno(errno, "it is not writable");
     return Refuse(status.code(), directory, std::string(status.message()));
   }
-  if (check == FileSystemCheck::kNormal && IsUnsuitableFileSystem(directory_fd)) {
+  if (const absl::Status owners = CheckOwners(directory, directory_fd); !owners.ok())
+    return Refuse(owners.code(), directory, std::string(owners.message()));
+  const FileSystemKind kind = KindOf(directory_fd);
+  if (check == FileSystemCheck::kNormal && !kind.suitable) {
     return Refuse(absl::StatusCode::kInvalidArgument, directory,
-                  "its file system is " + FileSystemName(directory_fd) + ", which is memory or remote");
+                  "its file system is " + kind.name + ", which is memory or remote");
   }
   return absl::OkStatus();
 }
@@ -113,13 +119,26 @@ int OpenWith(int directory_fd, int flags, FileNaming naming) {
   return OpenNamed(directory_fd, flags);
 }
 
+bool IsBtrfs(int fd) {
+  struct statfs info;
+  return fstatfs(fd, &info) == 0 && static_cast<uint32_t>(info.f_type) == BTRFS_SUPER_MAGIC;
+}
+
+// btrfs counts what was allocated as free until its next commit, up to half a minute later: files would grow into the
+// reserve, each process's by what all have allocated since. The commit is asked for and waited for. Where that is
+// refused the figure stays late.
+void CommitAllocation(int fd) {
+  uint64_t transaction = 0;
+  if (!IsBtrfs(fd) || ioctl(fd, BTRFS_IOC_START_SYNC, &transaction) != 0) return;
+  const int ignored = ioctl(fd, BTRFS_IOC_WAIT_SYNC, &transaction);
+  (void)ignored;
+}
+
 // btrfs writes an overwritten block to a new place, so that the allocated space may not suffice for the next
 // write. The flag turns that off for an empty file. Other file systems do not know the flag.
 void WriteInPlace(int fd) {
   int flags = 0;
-  if (ioctl(fd, FS_IOC_GETFLAGS, &flags) != 0) return;
-  struct statfs info;
-  if (fstatfs(fd, &info) != 0 || info.f_type != BTRFS_SUPER_MAGIC) return;
+  if (!IsBtrfs(fd) || ioctl(fd, FS_IOC_GETFLAGS, &flags) != 0) return;
   flags |= FS_NOCOW_FL;
   const int ignored = ioctl(fd, FS_IOC_SETFLAGS, &flags);
   (void)ignored;
@@ -132,40 +151,6 @@ uint64_t FileSizeLimit() {
 }
 
 }  // namespace
-
-std::string FileSystemName(int fd) {
-  struct statfs info;
-  if (fstatfs(fd, &info) != 0) return "unknown";
-  struct Known {
-    uint64_t magic;
-    const char* name;
-  };
-  static constexpr Known kKnown[] = {
-      {EXT4_SUPER_MAGIC, "ext4"},   {XFS_SUPER_MAGIC, "xfs"},
-      {BTRFS_SUPER_MAGIC, "btrfs"}, {TMPFS_MAGIC, "tmpfs"},
-      {RAMFS_MAGIC, "ramfs"},       {NFS_SUPER_MAGIC, "nfs"},
-      {0x65735546, "fuse"},         {OVERLAYFS_SUPER_MAGIC, "overlay"},
-      {0x2fc12fc1, "zfs"},          {0x0bd00bd0, "lustre"},
-      {F2FS_SUPER_MAGIC, "f2fs"},
-  };
-  const auto magic = static_cast<uint64_t>(info.f_type) & 0xffffffffu;
-  for (const Known& known : kKnown) {
-    if (known.magic == magic) return known.name;
-  }
-  char text[32];
-  std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(magic));
-  return text;
-}
-
-bool IsUnsuitableFileSystem(int fd) {
-  struct statfs info;
-  if (fstatfs(fd, &info) != 0) return false;
-  return info.f_type == TMPFS_MAGIC || info.f_type == RAMFS_MAGIC || info.f_type == NFS_SUPER_MAGIC;
-}
-
-uint64_t ReserveOf(uint64_t total_bytes, uint64_t reserve_bytes) {
-  return reserve_bytes != 0 ? reserve_bytes : std::max(total_bytes / 20, kDefaultReserve);
-}
 
 SpillFile::SpillFile(std::string directory, int fd, dev_t device, bool direct)
     : directory_(std::move(directory)), device_(device), direct_(direct), fd_(fd) {}
@@ -221,6 +206,7 @@ absl::Status SpillFile::Grow(uint64_t bytes, const os::Atomic<bool>* stop) {
     return os::StatusFromErrno(error, "spill file in " + directory_ + ": cannot grow from " +
                                           std::to_string(size_) + " to " + std::to_string(bytes) + " bytes");
   }
+  CommitAllocation(fd());
   size_ = bytes;
   return absl::OkStatus();
 }

@@ -30,13 +30,10 @@ enum class FileNaming : uint8_t {
 
 enum class DirectIo : uint8_t { kIfPossible, kNever };
 
-// What stays free of a file system of `total_bytes`: `reserve_bytes`, or for 0 the default, max(5 %, 10 GiB).
-uint64_t ReserveOf(uint64_t total_bytes, uint64_t reserve_bytes);
-
 class SpillFile {
  public:
   // Checks that `directory` exists, is a directory, is writable, has the sticky bit if it is writable by
-  // everybody, and lies on a suitable file system. Then makes the file. Errors name the path and what is
+  // everybody, has an owner to be trusted (directory_owner.h), and lies on a suitable file system. Then makes the file. Errors name the path and what is
   // accepted.
   static absl::StatusOr<std::unique_ptr<SpillFile>> Create(const std::string& directory,
                                                            FileSystemCheck check, DirectIo direct_io,
@@ -52,7 +49,7 @@ class SpillFile {
   bool direct() const { return direct_; }
 
   // Makes the file `bytes` long, with its blocks allocated: by fallocate, or by writing where that is not
-  // supported. Writing ends when `stop` is set. On failure (ResourceExhausted: disk, quota or file size
+  // supported. Writing ends when `stop` is set. On btrfs it waits for the file system's commit. On failure (ResourceExhausted: disk, quota or file size
   // limit) the file is as long as before. One caller at a time.
   absl::Status Grow(uint64_t bytes, const os::Atomic<bool>* stop = nullptr);
   // True once growing was found to mean writing: then it is better to grow by little at a time.
@@ -68,7 +65,7 @@ class SpillFile {
     uint64_t bytes() const { return by_limits < by_disk ? by_limits : by_disk; }
   };
   // `size`: the file's size now. `cap_bytes`: the most it may become; 0: no cap. `reserve_bytes`: left free
-  // in the file system; 0: the default, max(5 %, 10 GiB). Asks the file system, which may take long. Any
+  // in the file system; 0: the default (disk_reserve.h). Asks the file system, which may take long. Any
   // thread.
   Growable SpaceToGrow(uint64_t size, uint64_t cap_bytes, uint64_t reserve_bytes) const;
 
@@ -86,12 +83,6 @@ class SpillFile {
   os::Atomic<bool> grows_by_writing_{false};  // set by Grow; a hint to others
   os::Atomic<int> fd_;                        // -1 once closed; Close exchanges it, the users of fd() load it
 };
-
-// Name of the file system of an open descriptor: "ext4", or "0x..." for an unknown one.
-std::string FileSystemName(int fd);
-
-// True for tmpfs and ramfs (memory) and NFS (an unlinked file outlives its process there).
-bool IsUnsuitableFileSystem(int fd);
 
 }  // namespace spillway::io
 

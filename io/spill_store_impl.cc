@@ -84,9 +84,9 @@ absl::Status SpillStore::Impl::Open() {
   for (size_t i = 0; i < options_.directories.size(); ++i) {
     auto directory = std::make_unique<Directory>();
     directory->settings = options_.directories[i];
-    OpenedDirectory opened;
-    SPILLWAY_ASSIGN_OR_RETURN(opened, OpenDirectory(directory->settings.path, options_));
+    SPILLWAY_ASSIGN_OR_RETURN(OpenedDirectory opened, OpenDirectory(directory->settings.path, options_));
     directory->file = std::move(opened.file);
+    if (!opened.cached_because.empty()) options_.checksum = ChecksumMode::kOn;
     directory->order = OrderOf(*directory);
     directory->share = ShareOf(directory->settings);
     if (options_.model.Limits()) opened.engine = MakeModelEngine(std::move(opened.engine), options_.model);

@@ -157,7 +157,7 @@ class SpillStore::Impl {
   void PokeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool EndKeeper(Directory* directory, os::SteadyClock::time_point deadline);
 
-  const SpillStoreOptions options_;
+  SpillStoreOptions options_;  // constant after Open
 
   // Internally synchronised.
   std::unique_ptr<CompletionPool> pool_;                 // null until Open

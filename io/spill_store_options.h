@@ -41,7 +41,7 @@ struct SpillDirectory {
 
 struct SpillStoreOptions {
   std::vector<SpillDirectory> directories;  // at least one
-  uint64_t disk_reserve_bytes = 0;          // left free in each file system; 0: max(5 %, 10 GiB)
+  uint64_t disk_reserve_bytes = 0;          // left free in each file system; 0: the default
   uint64_t growth_bytes = 1ull << 30;  // the most that a file grows by at a time; ahead of need half of it
   ChecksumMode checksum = ChecksumMode::kOn;
   EngineKind engine = EngineKind::kAuto;  // kAuto: io_uring where a probe shows that it works, else threads

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <deque>
+#include <string>
 #include <utility>
 
 #include "io/os/check.h"
@@ -18,9 +19,8 @@ namespace {
 
 // Shared with the threads, so that a thread that is stuck in the kernel can be left behind.
 struct Shared {
-  Shared(std::vector<int> files_arg, PageCache cache) : files(std::move(files_arg)), page_cache(cache) {}
+  explicit Shared(PageCache cache) : page_cache(cache) {}
 
-  const std::vector<int> files;
   const PageCache page_cache;
 
   os::Mutex mu{os::LockRank::kEngine};
@@ -34,19 +34,57 @@ struct Shared {
   int idle ABSL_GUARDED_BY(mu) = 0;     // threads that wait for work
 };
 
-int32_t Serve(const Shared& shared, const IoRequest& request) {
-  if (request.file >= shared.files.size()) return -EBADF;
-  const int fd = shared.files[request.file];
+// An open file description has its own cursor of write-back errors: fdatasync reports on it, once, what failed since
+// its last report. With one description for several threads the error of a thread's write could be reported to another
+// one's fdatasync, or to that of the file's growth, and the thread would report lost bytes as written. So each thread
+// has descriptions of its own: an error reaches the thread whose write it ended for certain. It reaches the others as
+// well; their writes are then refused or tried again although they were good, which costs time and no bytes.
+absl::Status OpenAgain(const std::vector<int>& files, std::vector<int>* opened) {
+  for (const int file : files) {
+    const std::string link = "/proc/self/fd/" + std::to_string(file);
+    const int fd = open(link.c_str(), O_RDWR | O_CLOEXEC);
+    if (fd < 0) {
+      const absl::Status status = os::StatusFromErrno(errno, "opening a spill file again by " + link);
+      for (const int other : *opened) close(other);
+      opened->clear();
+      return status;
+    }
+    // What is read ahead would be dropped before the next read.
+    posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+    opened->push_back(fd);
+  }
+  return absl::OkStatus();
+}
+
+int32_t Write(int fd, const IoRequest& request, PageCache page_cache) {
   const auto offset = static_cast<off_t>(request.offset);
-  const ssize_t moved = request.op == IoOp::kWrite ? pwrite(fd, request.buffer, request.length, offset)
-                                                   : pread(fd, request.buffer, request.length, offset);
+  const ssize_t moved = pwrite(fd, request.buffer, request.length, offset);
   if (moved < 0) return -errno;
-  // Starts the write-back of dirty pages and drops clean ones. A later call drops the others.
-  if (shared.page_cache == PageCache::kDropped) posix_fadvise(fd, offset, moved, POSIX_FADV_DONTNEED);
+  if (page_cache == PageCache::kBypassed || moved == 0) return static_cast<int32_t>(moved);
+  const int error = fdatasync(fd) == 0 ? 0 : errno;
+  // Clean pages go; after an error, too, or a read would find there what the disk does not have.
+  posix_fadvise(fd, offset, moved, POSIX_FADV_DONTNEED);
+  return error == 0 ? static_cast<int32_t>(moved) : -error;
+}
+
+int32_t Read(int fd, const IoRequest& request, PageCache page_cache) {
+  const auto offset = static_cast<off_t>(request.offset);
+  const bool cached = page_cache == PageCache::kWrittenThrough;
+  // A second look at bytes that were wrong must be one at the disk.
+  if (cached) posix_fadvise(fd, offset, request.length, POSIX_FADV_DONTNEED);
+  const ssize_t moved = pread(fd, request.buffer, request.length, offset);
+  if (moved < 0) return -errno;
+  if (cached) posix_fadvise(fd, offset, moved, POSIX_FADV_DONTNEED);
   return static_cast<int32_t>(moved);
 }
 
-void Work(Shared* shared) {
+int32_t Serve(const std::vector<int>& files, PageCache page_cache, const IoRequest& request) {
+  if (request.file >= files.size()) return -EBADF;
+  const int fd = files[request.file];
+  return request.op == IoOp::kWrite ? Write(fd, request, page_cache) : Read(fd, request, page_cache);
+}
+
+void Work(Shared* shared, const std::vector<int>& files) {
   shared->mu.Lock();
   while (true) {
     while (shared->todo.empty() && !shared->stopping) {
@@ -58,7 +96,7 @@ void Work(Shared* shared) {
     const IoRequest request = shared->todo.front();
     shared->todo.pop_front();
     shared->mu.Unlock();
-    const int32_t result = Serve(*shared, request);
+    const int32_t result = Serve(files, shared->page_cache, request);
     shared->mu.Lock();
     shared->done.push_back(IoResult{request.tag, result});
     shared->finished.NotifyAll();
@@ -70,19 +108,18 @@ void Work(Shared* shared) {
 
 class ThreadEngine : public IoEngine {
  public:
-  ThreadEngine(std::vector<int> files, const ThreadEngineOptions& options)
-      : capacity_(options.capacity), shared_(std::make_shared<Shared>(std::move(files), options.page_cache)) {
+  explicit ThreadEngine(const ThreadEngineOptions& options)
+      : capacity_(options.capacity), shared_(std::make_shared<Shared>(options.page_cache)) {
     SPILLWAY_CHECK(options.threads > 0 && options.capacity > 0);
   }
 
-  absl::Status Start(const ThreadEngineOptions& options) {
+  absl::Status Start(const std::vector<int>& files, const ThreadEngineOptions& options) {
     for (int i = 0; i < options.threads; ++i) {
-      absl::StatusOr<os::Thread> thread =
-          os::StartThread(options.thread_name, [shared = shared_] { Work(shared.get()); });
-      if (!thread.ok()) return threads_.empty() ? thread.status() : absl::OkStatus();
-      threads_.push_back(*std::move(thread));
-      os::MutexLock lock(&shared_->mu);
-      ++shared_->running;
+      const absl::Status started = StartOne(files, options);
+      if (started.ok()) continue;
+      if (!threads_.empty()) break;
+      CloseOwn();
+      return started;
     }
     return absl::OkStatus();
   }
@@ -135,10 +172,35 @@ class ThreadEngine : public IoEngine {
       }
     }
     threads_.clear();
+    if (ended) CloseOwn();  // else a thread may still use them
     return ended;
   }
 
+  void AbandonAfterFork() override { CloseOwn(); }
+
  private:
+  absl::Status StartOne(std::vector<int> files, const ThreadEngineOptions& options) {
+    if (options.page_cache == PageCache::kWrittenThrough) {
+      std::vector<int> opened;
+      SPILLWAY_RETURN_IF_ERROR(OpenAgain(files, &opened));
+      own_.insert(own_.end(), opened.begin(), opened.end());
+      files = std::move(opened);
+    }
+    os::Thread thread;
+    SPILLWAY_ASSIGN_OR_RETURN(thread, os::StartThread(options.thread_name, [shared = shared_, files] {
+                                Work(shared.get(), files);
+                              }));
+    threads_.push_back(std::move(thread));
+    os::MutexLock lock(&shared_->mu);
+    ++shared_->running;
+    return absl::OkStatus();
+  }
+
+  void CloseOwn() {
+    for (const int fd : own_) close(fd);
+    own_.clear();
+  }
+
   bool WaitForThreads(std::chrono::nanoseconds timeout) {
     const auto deadline = os::SteadyClock::now() + timeout;
     os::MutexLock lock(&shared_->mu);
@@ -155,14 +217,15 @@ class ThreadEngine : public IoEngine {
   const size_t capacity_;
   const std::shared_ptr<Shared> shared_;  // internally synchronised
   std::vector<os::Thread> threads_;       // the owner's thread only
+  std::vector<int> own_;                  // what threads have opened for themselves; constant until the end
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<IoEngine>> MakeThreadEngine(std::vector<int> files,
+absl::StatusOr<std::unique_ptr<IoEngine>> MakeThreadEngine(const std::vector<int>& files,
                                                            const ThreadEngineOptions& options) {
-  auto engine = std::make_unique<ThreadEngine>(std::move(files), options);
-  SPILLWAY_RETURN_IF_ERROR(engine->Start(options));
+  auto engine = std::make_unique<ThreadEngine>(options);
+  SPILLWAY_RETURN_IF_ERROR(engine->Start(files, options));
   return engine;
 }
 

@@ -16,7 +16,7 @@ namespace spillway::io {
 
 enum class PageCache : uint8_t {
   kBypassed,  // the files are O_DIRECT
-  kDropped,   // the files are buffered: after each transfer the kernel is asked to drop the pages
+  kWrittenThrough,  // the files are buffered: a write ends once it is on the disk, a read begins without cached pages
 };
 
 struct ThreadEngineOptions {
@@ -27,8 +27,10 @@ struct ThreadEngineOptions {
 };
 
 // `files` are open descriptors, which the caller closes after Stop. The engine has fewer threads when the
-// system has no more, and fails with kResourceExhausted when it has none.
-absl::StatusOr<std::unique_ptr<IoEngine>> MakeThreadEngine(std::vector<int> files,
+// system has no more, and fails with kResourceExhausted when it has none. With kWrittenThrough each thread opens the
+// files again for itself, by /proc/self/fd; there are as many threads as that succeeds for, and the error is returned
+// when it does for none.
+absl::StatusOr<std::unique_ptr<IoEngine>> MakeThreadEngine(const std::vector<int>& files,
                                                            const ThreadEngineOptions& options);
 
 }  // namespace spillway::io

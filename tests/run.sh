@@ -37,6 +37,8 @@ install_packages $packages
 if [ "$left_out" = "brief|nightly" ]; then
   # Without a browser the test of the report's page is skipped; nothing else needs one.
   install_packages chromium poppler-utils || echo "chromium cannot be installed: cli_report_page_test is skipped" >&2
+  # Without them written_test skips those file systems.
+  install_packages xfsprogs btrfs-progs bindfs || echo "xfsprogs, btrfs-progs and bindfs cannot be installed" >&2
   make_venvs "$python_path"
 else
   make_venv "$python_path"

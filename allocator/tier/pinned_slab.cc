@@ -21,8 +21,8 @@ constexpr uint64_t kHugePage = 2 << 20;
 
 uint64_t WholePages(uint64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
-// Maps anonymous memory, in huge pages where the kernel gives them. It is kept out of forked children: a
-// child's copy-on-write would move pages that the device copies from.
+// Maps anonymous memory, in huge pages where the kernel gives them. It is kept out of forked children, whose
+// copy-on-write would move pages that the device copies from, and out of core files, which would hold the job's tensors.
 std::byte* MapSlab(uint64_t bytes) {
   const uint64_t padded = bytes + kHugePage;
   void* const raw = mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -37,6 +37,7 @@ std::byte* MapSlab(uint64_t bytes) {
   auto* const slab = reinterpret_cast<std::byte*>(aligned);
   madvise(slab, bytes, MADV_HUGEPAGE);
   madvise(slab, bytes, MADV_DONTFORK);
+  madvise(slab, bytes, MADV_DONTDUMP);
   return slab;
 }
 

@@ -20,6 +20,7 @@
 #include "integration/escape/deny_list.h"
 #include "integration/settings/environment.h"
 #include "io/disk_order.h"
+#include "io/disk_reserve.h"
 #include "io/os/bytes_text.h"
 #include "io/os/errno.h"
 #include "io/spill_file.h"

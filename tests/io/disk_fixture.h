@@ -39,9 +39,12 @@ inline SpillStoreOptions FaultyOptions(const std::string& path, const Fault& fau
 class DiskTest : public ::testing::Test {
  protected:
   // Skips where it cannot be mounted.
+  void Mount(const LoopDisk& disk) {
+    mount_ = std::make_unique<LoopMount>(disk);
+    if (!mount_->mounted()) GTEST_SKIP() << mount_->problem();
+  }
   void Mount(int mebibytes, const std::string& features = "") {
-    mount_ = std::make_unique<LoopMount>(mebibytes, features);
-    if (!mount_->mounted()) GTEST_SKIP() << "mounting a loop device is not permitted here";
+    Mount(LoopDisk{.mebibytes = mebibytes, .features = features});
   }
   const std::string& path() const { return mount_->path(); }
 

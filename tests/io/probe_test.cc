@@ -184,7 +184,7 @@ TEST(ProbeTest, UsesThePageCacheWhereDirectTransfersAreRefused) {
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_FALSE((*file)->direct());
   ThreadEngineOptions threads;
-  threads.page_cache = PageCache::kDropped;
+  threads.page_cache = PageCache::kWrittenThrough;
   const std::unique_ptr<IoEngine> engine = *MakeThreadEngine({(*file)->fd()}, threads);
   EXPECT_TRUE(ProbeEngine(engine.get()).ok());
 }

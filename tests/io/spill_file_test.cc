@@ -17,13 +17,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(ReserveOfTest, IsWhatIsAskedForOrTheDefault) {
-  constexpr uint64_t kGiB = uint64_t{1} << 30;
-  EXPECT_EQ(ReserveOf(100 * kGiB, kGiB), kGiB);
-  EXPECT_EQ(ReserveOf(100 * kGiB, 0), 10 * kGiB);
-  EXPECT_EQ(ReserveOf(1000 * kGiB, 0), 50 * kGiB);
-}
-
 TEST(SpillFileTest, HasNoNameEitherWay) {
   TestDirectory directory;
   for (const FileNaming naming : {FileNaming::kUnnamedIfPossible, FileNaming::kNamedThenUnlinked}) {

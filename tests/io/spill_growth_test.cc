@@ -98,6 +98,20 @@ TEST_F(SpillGrowthTest, WhatOthersTookIsNotPromisedAndWhatWasPromisedCanBeWritte
   EXPECT_TRUE(tests::WaitUntil([&] { return store->GrowTo(capacity + 32 * kMiB).ok(); }));
 }
 
+// btrfs counts allocated space as free until its next commit.
+TEST_F(SpillGrowthTest, TheReserveStaysOnBtrfs) {
+  MOUNT_OR_SKIP({.mebibytes = 3072, .type = "btrfs"});
+  SpillStoreOptions options = DiskOptions(path());
+  options.disk_reserve_bytes = kGiB;
+  options.growth_bytes = 256 * kMiB;
+  auto store = MakeStore(options);
+  uint64_t wanted = 0;
+  while (store->GrowTo(wanted + 256 * kMiB).ok()) wanted += 256 * kMiB;
+  EXPECT_GE(wanted, kGiB);
+  ASSERT_TRUE(LoopMount::Runs("sync -f " + path()));
+  EXPECT_GE(FreeBytes(path()), 1000 * kMiB);
+}
+
 TEST_F(SpillGrowthTest, TakingSlotsNeverWaitsAndHasFilesGrown) {
   MOUNT_OR_SKIP(128);
   auto store = MakeStore(DiskOptions(path()));

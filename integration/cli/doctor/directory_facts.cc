@@ -1,14 +1,17 @@
 #include "integration/cli/doctor/directory_facts.h"
 
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "integration/engine/drives.h"
 #include "integration/engine/sizing.h"
 #include "io/disk_rate.h"
+#include "io/disk_reserve.h"
 #include "io/probe.h"
-#include "io/spill_file.h"
 
 namespace spillway::integration {
 namespace {
@@ -42,6 +45,7 @@ DiskFacts LookAtDisk(const Settings& settings, const DirectoryFacts& start, cons
   if (::stat(start.path.c_str(), &info) == 0) {
     facts.file_system_id = info.st_dev;
     facts.drive = WholeDrive(io::DriveName(info.st_dev));
+    facts.encryption = EncryptionOf(io::DriveName(info.st_dev));
   }
   if (!start.problem.empty()) {
     facts.rate_problem = "it cannot be used";
@@ -54,7 +58,9 @@ DiskFacts LookAtDisk(const Settings& settings, const DirectoryFacts& start, cons
     return facts;
   }
   facts.file_system = probe->file_system;
+  facts.known = probe->known;
   facts.direct_io = probe->direct_io;
+  facts.cached_because = probe->cached_because;
   facts.io_uring = probe->io_uring;
   facts.io_uring_problem = probe->io_uring_error;
   if (options.time.count() == 0) {
@@ -79,6 +85,21 @@ std::vector<DiskFacts> LookAtDisks(const Settings& settings, const std::vector<D
   for (const DirectoryFacts& directory : directories)
     disks.push_back(LookAtDisk(settings, directory, options));
   return disks;
+}
+
+std::optional<MountFacts> FasterThan(const DiskFacts& disk) {
+  const auto free_bytes = [](const std::string& path) -> uint64_t {
+    struct statvfs info = {};
+    std::error_code error;
+    if (!std::filesystem::is_directory(path, error) || ::statvfs(path.c_str(), &info) != 0) return 0;
+    const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize;
+    const uint64_t reserve = io::ReserveOf(uint64_t{info.f_blocks} * info.f_frsize, 0);
+    return free - std::min(free, reserve);
+  };
+  struct stat info = {};
+  if (::stat(disk.start.path.c_str(), &info) != 0) return std::nullopt;
+  // Of what is not known as slow only a solid-state drive is surely no slower.
+  return FasterMount(std::max(DriveKindOf(io::DriveName(info.st_dev)), DriveKind::kRotating), free_bytes);
 }
 
 }  // namespace spillway::integration

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ struct DiskOptions {
 // `directories`: as the check at the start found them, in its order.
 std::vector<DiskFacts> LookAtDisks(const Settings& settings, const std::vector<DirectoryFacts>& directories,
                                    const DiskOptions& options);
+
+// A mount on this machine with a faster kind of drive than that of `disk`, and with space beyond the default reserve.
+std::optional<MountFacts> FasterThan(const DiskFacts& disk);
 
 }  // namespace spillway::integration
 

@@ -105,6 +105,7 @@ void LookAtRest(const DoctorOptions& options, const Settings& settings, const Se
   facts->disk_rates = seconds > 0;
   facts->dirs_named = settings.dirs.has_value();
   facts->disks = LookAtDisks(settings, machine.directories, disk);
+  if (!facts->dirs_named && !facts->disks.empty()) facts->faster_mount = FasterThan(facts->disks.front());
   bar->Clear();
 }
 

@@ -101,17 +101,21 @@ Json Of(const LimitFacts& it) {
 }
 
 Json Of(const DiskFacts& it) {
-  Json json = {{"path", it.start.path},
-               {"problem", OrNull(it.start.problem)},
-               {"file_system", OrNull(it.file_system)},
-               {"drive", OrNull(it.drive)},
-               {"free_bytes", it.start.total_bytes == 0 ? Json() : Json(it.start.free_bytes)},
-               {"total_bytes", AboveZero(it.start.total_bytes)},
-               {"reserve_bytes", it.reserve_bytes},
-               {"space_bytes", it.SpaceBytes()},
-               {"direct_io", it.direct_io},
-               {"io_uring", it.io_uring},
-               {"rate_problem", OrNull(it.rate_problem)}};
+  Json json = {
+      {"path", it.start.path},
+      {"problem", OrNull(it.start.problem)},
+      {"file_system", OrNull(it.file_system)},
+      {"dm_crypt",
+       it.encryption == Encryption::kNotKnown ? Json() : Json(it.encryption == Encryption::kDmCrypt)},
+      {"drive", OrNull(it.drive)},
+      {"free_bytes", it.start.total_bytes == 0 ? Json() : Json(it.start.free_bytes)},
+      {"total_bytes", AboveZero(it.start.total_bytes)},
+      {"reserve_bytes", it.reserve_bytes},
+      {"space_bytes", it.SpaceBytes()},
+      {"direct_io", it.direct_io},
+      {"cached_because", OrNull(it.cached_because)},
+      {"io_uring", it.io_uring},
+      {"rate_problem", OrNull(it.rate_problem)}};
   if (!it.rate_problem.empty()) return json;
   json["write"] = Of(it.rates.write);
   json["read"] = Of(it.rates.read);

@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "integration/cli/doctor/disk_layers.h"
 #include "integration/engine/device_check.h"
 #include "integration/engine/start_check.h"
 #include "integration/settings/node_ranks.h"
@@ -98,13 +100,16 @@ struct TorchFacts {
 
 // One directory that a job would spill to.
 struct DiskFacts {
-  DirectoryFacts start;         // what the check at the start sees
-  uint64_t cap_bytes = 0;       // of its entry; 0: none
-  uint64_t reserve_bytes = 0;   // left free there
-  std::string file_system;      // "ext4"
+  DirectoryFacts start;        // what the check at the start sees
+  uint64_t cap_bytes = 0;      // of its entry; 0: none
+  uint64_t reserve_bytes = 0;  // left free there
+  std::string file_system;     // "ext4"
+  std::string known;           // what spilling to that kind means, for people; empty: nothing special
+  Encryption encryption = Encryption::kNotKnown;
   std::string drive;            // the whole disk's name, "nvme0n1"; empty: not known
   uint64_t file_system_id = 0;  // equal for directories of one file system
   bool direct_io = false;
+  std::string cached_because;  // why not
   bool io_uring = false;
   std::string io_uring_problem;
   std::string rate_problem;  // why no rate was measured; empty: it was
@@ -130,9 +135,10 @@ struct DoctorFacts {
   DriverFacts driver;
   LimitFacts limits;
   std::vector<DiskFacts> disks;
-  bool disk_rates = true;     // false: not asked for
-  std::string disk_unused;    // why a job with these settings would not spill to a disk; empty: it would
-  bool dirs_named = false;    // the disks are those of the setting, not the default one
+  bool disk_rates = true;   // false: not asked for
+  std::string disk_unused;  // why a job with these settings would not spill to a disk; empty: it would
+  std::optional<MountFacts> faster_mount;  // than that of the default directory, by the kind of its drive
+  bool dirs_named = false;                 // the disks are those of the setting, not the default one
   uint64_t rated_writes = 0;  // bytes that an SSD bears, by its maker (--ssd-writes); 0: not known
   NodeRanks ranks;
   GivenSettings given;

@@ -274,6 +274,20 @@ void Judgement::Disks() {
         wanted ? "" : "set SPILLWAY_DIRS, or only host memory will be used");
   }
   for (const DiskFacts& disk : facts_.disks) Disk(disk);
+  if (facts_.disk_unused.empty() && facts_.faster_mount) {
+    const MountFacts& mount = *facts_.faster_mount;
+    Add(Verdict::kLimited, "faster disk",
+        absl::StrCat(mount.path, " (", mount.file_system, " on ", mount.device, ", ",
+                     BytesText(mount.free_bytes), " beyond the reserve) lies on ", NameOf(mount.kind)),
+        "make a directory of your own there, and name it with SPILLWAY_DIRS");
+  }
+}
+
+// The tensors that lie there are the user's data.
+const char* EncryptionText(Encryption encryption) {
+  return encryption == Encryption::kDmCrypt ? ", encrypted (dm-crypt)"
+         : encryption == Encryption::kNone  ? ", not encrypted by dm-crypt"
+                                            : "";
 }
 
 void Judgement::Disk(const DiskFacts& disk) {
@@ -287,17 +301,23 @@ void Judgement::Disk(const DiskFacts& disk) {
       disk.file_system, disk.drive.empty() ? "" : " on " + disk.drive, ", ", BytesText(disk.start.free_bytes),
       " free of ", BytesText(disk.start.total_bytes), ", space to spill to ", BytesText(disk.SpaceBytes()),
       " after a reserve of ", BytesText(disk.reserve_bytes), ", ", disk.direct_io ? "direct" : "buffered",
-      ", ", disk.io_uring ? "io_uring" : "threads");
+      ", ", disk.io_uring ? "io_uring" : "threads", EncryptionText(disk.encryption));
   if (disk.SpaceBytes() == 0) {
     Add(Verdict::kLimited, what, text,
         "nothing can be spilled there now: free space, or a smaller SPILLWAY_DISK_RESERVE");
   } else if (!disk.direct_io) {
-    Add(Verdict::kLimited, what, text, "without O_DIRECT the page cache is in the way: prefer a local disk");
+    Add(Verdict::kLimited, what, text,
+        absl::StrCat(disk.cached_because,
+                     ": the page cache is in the way, and each write is flushed; prefer a local "
+                     "disk"));
   } else if (!disk.io_uring && facts_.limits.io_uring_problem.empty()) {
     Add(Verdict::kLimited, what, text, absl::StrCat("worker threads are used: ", disk.io_uring_problem));
   } else {
     Add(Verdict::kGood, what, text);
   }
+  if (!disk.known.empty())
+    Add(Verdict::kGood, absl::StrCat("kind of ", disk.start.path),
+        absl::StrCat(disk.file_system, ": ", disk.known));
   DiskRates(disk);
 }
 

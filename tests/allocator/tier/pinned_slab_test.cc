@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include "tests/allocator/core_fixture.h"
@@ -28,6 +31,31 @@ TEST(PinnedSlabTest, IsThereUntilItIsGivenBack) {
   EXPECT_TRUE(UnpinSlab(CoreDevice::Driver(), CoreDevice::Context(), *slab, 100'000));
   EXPECT_FALSE(Mapped(*slab));
   EXPECT_FALSE(Mapped(*slab + 102'400)) << "the page behind it";
+}
+
+// The kernel's flags of the mapping at `address`, such as "rd wr mr".
+std::string FlagsOf(const std::byte* address) {
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  bool within = false;
+  while (std::getline(maps, line)) {
+    unsigned long long start = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%llx-%llx ", &start, &end) == 2)
+      within = start <= reinterpret_cast<uint64_t>(address) && reinterpret_cast<uint64_t>(address) < end;
+    if (within && line.starts_with("VmFlags:")) return line;
+  }
+  return "";
+}
+
+// They would hold the job's tensors, in a place that the user does not watch.
+TEST(PinnedSlabTest, IsLeftOutOfCoreFilesAndForkedChildren) {
+  const auto slab = PinSlab(CoreDevice::Driver(), CoreDevice::Context(), 4 << 20);
+  ASSERT_TRUE(slab.ok()) << slab.status();
+  for (const std::byte* address : {*slab, *slab + (4 << 20) - 1}) {
+    EXPECT_NE(FlagsOf(address).find(" dd"), std::string::npos) << FlagsOf(address);
+    EXPECT_NE(FlagsOf(address).find(" dc"), std::string::npos) << FlagsOf(address);
+  }
+  EXPECT_TRUE(UnpinSlab(CoreDevice::Driver(), CoreDevice::Context(), *slab, 4 << 20));
 }
 
 // The driver would take the pages one after the other, under locks that launches wait for.

@@ -79,9 +79,9 @@ TEST(DoctorReportTest, JsonHasItsShape) {
               ElementsAre("locked_bytes", "open_files", "file_bytes", "address_bytes", "io_uring_problem",
                           "membarrier", "memory_maps", "shared_memory_bytes", "free_shared_memory_bytes"));
   EXPECT_THAT(KeysOf(json["directories"][0]),
-              ElementsAre("path", "problem", "file_system", "drive", "free_bytes", "total_bytes",
-                          "reserve_bytes", "space_bytes", "direct_io", "io_uring", "rate_problem", "write",
-                          "read", "ended_by_space", "ended_by_limit"));
+              ElementsAre("path", "problem", "file_system", "dm_crypt", "drive", "free_bytes", "total_bytes",
+                          "reserve_bytes", "space_bytes", "direct_io", "cached_because", "io_uring",
+                          "rate_problem", "write", "read", "ended_by_space", "ended_by_limit"));
   EXPECT_THAT(KeysOf(json["directories"][0]["write"]),
               ElementsAre("bytes", "seconds", "bytes_per_second", "late_bytes_per_second"));
   EXPECT_THAT(KeysOf(json["ranks"]), ElementsAre("rank", "size", "launcher"));

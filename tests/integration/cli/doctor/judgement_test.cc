@@ -52,7 +52,8 @@ TEST(JudgementTest, AnInstallationThatCannotServe) {
               HasSubstr("cannot be opened, jobs would run without Spillway: libabsl_base.so.20220623"));
   facts.installation.missing = {"/opt/lib/libspillway.so"};
   EXPECT_EQ(FindingOf(facts, "libraries").verdict, Verdict::kBad);
-  EXPECT_EQ(FindingOf(facts, "engine").found, "is not among the findings") << "what is not there is not opened";
+  EXPECT_EQ(FindingOf(facts, "engine").found, "is not among the findings")
+      << "what is not there is not opened";
   facts = GoodFacts();
   facts.installation.served = {};
   EXPECT_EQ(FindingOf(facts, "libraries").verdict, Verdict::kBad);
@@ -197,7 +198,8 @@ TEST(JudgementTest, ARingThatDoesNotWorkInOneDirectory) {
   DoctorFacts facts = GoodFacts();
   facts.disks.front().io_uring = false;
   facts.disks.front().io_uring_problem = "read: Operation not supported";
-  EXPECT_EQ(FindingOf(facts, "directory /nvme0").advice, "worker threads are used: read: Operation not supported");
+  EXPECT_EQ(FindingOf(facts, "directory /nvme0").advice,
+            "worker threads are used: read: Operation not supported");
   facts.limits.io_uring_problem = "switched off";
   EXPECT_EQ(FindingOf(facts, "directory /nvme0").verdict, Verdict::kGood) << "said once";
 }
@@ -245,8 +247,35 @@ TEST(JudgementTest, RatesThatWereNotMeasured) {
 TEST(JudgementTest, TheBufferedDisk) {
   DoctorFacts facts = GoodFacts();
   facts.disks.front().direct_io = false;
+  facts.disks.front().cached_because = "O_DIRECT is refused";
   EXPECT_EQ(FindingOf(facts, "directory /nvme0").verdict, Verdict::kLimited);
+  EXPECT_THAT(FindingOf(facts, "directory /nvme0").advice, HasSubstr("O_DIRECT is refused: the page cache"));
   EXPECT_THAT(FindingOf(facts, "rates of /nvme0").found, HasSubstr("memory may be in the figures"));
+}
+
+TEST(JudgementTest, WhatIsKnownOfAFileSystem) {
+  DoctorFacts facts = GoodFacts();
+  facts.disks.front().file_system = "overlay";
+  facts.disks.front().known = "a container's own layer";
+  EXPECT_EQ(FindingOf(facts, "kind of /nvme0").found, "overlay: a container's own layer");
+}
+
+TEST(JudgementTest, WhetherADiskIsEncrypted) {
+  DoctorFacts facts = GoodFacts();
+  EXPECT_THAT(FindingOf(facts, "directory /nvme0").found, ::testing::Not(HasSubstr("encrypted")));
+  facts.disks.front().encryption = Encryption::kNone;
+  EXPECT_THAT(FindingOf(facts, "directory /nvme0").found, HasSubstr("not encrypted by dm-crypt"));
+  facts.disks.front().encryption = Encryption::kDmCrypt;
+  EXPECT_THAT(FindingOf(facts, "directory /nvme0").found, HasSubstr(", encrypted (dm-crypt)"));
+}
+
+TEST(JudgementTest, AFasterDiskThanTheDefaultOne) {
+  DoctorFacts facts = GoodFacts();
+  facts.faster_mount = MountFacts{"/scratch", "xfs", "nvme1n1", DriveKind::kNvme, 900 * kGiB};
+  const Finding finding = FindingOf(facts, "faster disk");
+  EXPECT_EQ(finding.verdict, Verdict::kLimited);
+  EXPECT_EQ(finding.found, "/scratch (xfs on nvme1n1, 900.00 GiB beyond the reserve) lies on an NVMe drive");
+  EXPECT_THAT(finding.advice, HasSubstr("SPILLWAY_DIRS"));
 }
 
 TEST(JudgementTest, TheStart) {

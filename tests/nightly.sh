@@ -18,6 +18,7 @@ job-matrix         all nine configurations of the job
 job-scenes         every scene, with both policies, loaded in both ways, two seeds
 job-disks          jobs that share a disk, with both policies
 job-ends           jobs ended at 220 random moments in every way, and what they leave behind
+job-keys           jobs on device memory that the host cannot read, where the machine has memory protection keys
 job-plans          plans beside least-recently-used, in pairs; wants a quiet machine
 third-party        jobs that we did not write, at full length
 estimates          what spillway estimate says of six jobs and 20 runs of other sizes

@@ -23,7 +23,9 @@ def outcomes(junit):
         if skipped is not None and skipped.get("message", "").startswith("Unable to find executable"):
             status = "failed"
         output = (case.findtext("system-out") or "").strip().splitlines()
-        words = next((line for line in output if "skip" in line.lower() or "not installed" in line), output[-1] if output else "")
+        said = [line for line in output if line.startswith("skipped: ")]  # the reason, where a program gives it
+        said += [line for line in output if "skip" in line.lower() or "not installed" in line] or output[-1:]
+        words = said[0] if said else ""
         found[status].append((case.get("name"), float(case.get("time") or 0), words.strip()[:LONGEST_REASON]))
     return found
 

@@ -10,7 +10,7 @@ SCRIPT = Path(__file__).with_name("summary.py")
 PASSED = '<testcase name="good" status="run" time="3.5"><system-out>fine</system-out></testcase>'
 FAILED = '<testcase name="bad" status="fail" time="1.0"><failure message=""/><system-out>broken</system-out></testcase>'
 SKIPPED = ('<testcase name="left" status="notrun" time="0"><skipped message="SKIP_RETURN_CODE=77"/>'
-           "<system-out>first words\nskipped: no disk may be mounted\n</system-out></testcase>")  # fmt: skip
+           "<system-out>first words\na_test.cc:3: Skipped\nskipped: no disk may be mounted\n</system-out></testcase>")  # fmt: skip
 MISSING = '<testcase name="gone" status="notrun" time="0"><skipped message="Unable to find executable"/></testcase>'
 
 

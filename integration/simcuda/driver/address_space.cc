@@ -208,7 +208,8 @@ CUresult AddressSpace::Unmap(uint64_t start, uint64_t size) {
 CUresult AddressSpace::MakeAccessibleLocked(Mapping& mapping, std::vector<StalePart>* stale) {
   if (mapping.accessible) return CUDA_SUCCESS;
   Physical* physical = mapping.physical;
-  if (!pool_.MoveIn(physical->home, mapping.start, mapping.size)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const Touch touch = physical->device != nullptr ? Touch::kDevice : Touch::kAnybody;
+  if (!pool_.MoveIn(physical->home, mapping.start, mapping.size, touch)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (physical->stale) stale->push_back({mapping.start, mapping.size});
   physical->stale = false;
   mapping.accessible = true;

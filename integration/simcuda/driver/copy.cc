@@ -58,6 +58,7 @@ class CopyWork : public Work {
 
   // Copies the source aside, so that the caller may change it at once.
   void Stage() {
+    const DeviceRights rights;  // the source may be on the device
     staged_ = std::make_unique<char[]>(shape_.bytes());
     CopyShape aside = shape_;
     aside.destination = reinterpret_cast<uint64_t>(staged_.get());

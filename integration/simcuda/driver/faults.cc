@@ -106,6 +106,14 @@ void OnFault(int signal_number, siginfo_t* info, void* context) {
     errno = saved_errno;
     return;
   }
+  if (info->si_code == SEGV_PKUERR) {  // in every mode as on hardware
+    Say("simcuda: device address 0x%llx was touched by who may not (SIMCUDA_PROTECTION_KEYS): %s\n",
+        static_cast<Hex>(address), AddressText(address).c_str());
+    SayWhoTouched(address);
+    ChainTo(signal_number == SIGSEGV ? g_previous_segv : g_previous_bus, signal_number, info, context);
+    errno = saved_errno;
+    return;
+  }
   AddressInfo found;
   space.FindFromSignal(address, &found);
   if (found.mapped && found.mapping.accessible) {  // mapped by another thread since the fault

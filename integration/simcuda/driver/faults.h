@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "integration/simcuda/driver/device_rights.h"
+
 namespace simcuda {
 
 class Stream;
@@ -33,10 +35,12 @@ extern thread_local sigjmp_buf* t_after_fault;
 // Fails the stream's context with what the signal handler has just seen.
 void FailAfterFault(Stream& stream);
 
-// Runs `touch`, which reads and writes device memory, on a stream's thread; false when it ended at an address that
-// is not there (mode fault). What `touch` had on its stack is then left as it is: no destructor runs.
+// Runs `touch`, which reads and writes device memory, on a stream's thread, with the rights to that memory; false when
+// it ended at an address that is not there (mode fault). What `touch` had on its stack is then left as it is: no
+// destructor runs.
 template <typename Touch>
 bool RunGuarded(Stream& stream, const Touch& touch) {
+  const DeviceRights rights;  // outside: a thread that the handler has sent here has none
   sigjmp_buf after;
   if (sigsetjmp(after, 0) != 0) {  // the handler blocks no signals, so there is no mask to restore
     t_after_fault = nullptr;

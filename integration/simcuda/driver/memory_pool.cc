@@ -78,24 +78,24 @@ void MemoryPool::GiveHome(uint64_t home, uint64_t size) {
   homes_.Give(home, size);
 }
 
-bool MemoryPool::MoveIn(uint64_t home, uint64_t address, uint64_t size) {
+bool MemoryPool::MoveIn(uint64_t home, uint64_t address, uint64_t size, Touch touch) {
   constexpr int kMove = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
   if (mremap(Pointer(home), size, size, kMove, Pointer(address)) == MAP_FAILED) return false;
-  if (mprotect(Pointer(address), size, PROT_READ | PROT_WRITE) == 0) return true;
+  if (OpenPages(address, size, touch)) return true;
   MoveOut(address, home, size);
   return false;
 }
 
 bool MemoryPool::MoveOut(uint64_t address, uint64_t home, uint64_t size) {
   // Inaccessible first: what is left at the address between the two calls must not look like memory.
-  if (mprotect(Pointer(address), size, PROT_NONE) != 0) return false;
+  if (!ClosePages(address, size)) return false;
   constexpr int kMove = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
   if (mremap(Pointer(address), size, size, kMove, Pointer(home)) == MAP_FAILED) return false;
   return Forget(address, size);
 }
 
 bool MemoryPool::Populate(uint64_t address, uint64_t size) {
-  if (mprotect(Pointer(address), size, PROT_READ | PROT_WRITE) != 0) return false;
+  if (!OpenPages(address, size, Touch::kDevice)) return false;
   AdviseForDevice(address, size);
   return true;
 }
@@ -104,12 +104,17 @@ void MemoryPool::Depopulate(uint64_t address, uint64_t size) { Forget(address, s
 
 bool MemoryPool::PopulateFrom(int descriptor, uint64_t address, uint64_t size) {
   constexpr int kFlags = MAP_SHARED | MAP_FIXED;
-  if (mmap(Pointer(address), size, PROT_READ | PROT_WRITE, kFlags, descriptor, 0) == MAP_FAILED) return false;
+  if (mmap(Pointer(address), size, PROT_NONE, kFlags, descriptor, 0) == MAP_FAILED) return false;
+  if (!OpenPages(address, size, Touch::kDevice)) {
+    Forget(address, size);
+    return false;
+  }
   AdviseForDevice(address, size);
   return true;
 }
 
 void FillWithPoison(uint64_t address, uint64_t bytes) {
+  const DeviceRights rights;
   std::fill_n(reinterpret_cast<uint64_t*>(address), bytes / sizeof(uint64_t), uint64_t{0xfffefffefffefffe});
 }
 

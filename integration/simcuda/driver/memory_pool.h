@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "integration/simcuda/driver/device_rights.h"
 #include "integration/simcuda/driver/extents.h"
 
 namespace simcuda {
@@ -41,12 +42,12 @@ class MemoryPool {
   // Drops the pages and takes the home back.
   void GiveHome(uint64_t home, uint64_t size);
 
-  // Moves the pages home -> address and makes them readable and writable; and back. False: the kernel refused
-  // (too many mappings: vm.max_map_count).
-  bool MoveIn(uint64_t home, uint64_t address, uint64_t size);
+  // Moves the pages home -> address and makes them readable and writable for `touch`; and back. False: the kernel
+  // refused (too many mappings: vm.max_map_count).
+  bool MoveIn(uint64_t home, uint64_t address, uint64_t size, Touch touch);
   bool MoveOut(uint64_t address, uint64_t home, uint64_t size);
 
-  // Memory without a home, for allocations: pages appear at the address, and vanish.
+  // Memory without a home, for allocations: pages of a device's appear at the address, and vanish.
   bool Populate(uint64_t address, uint64_t size);
   void Depopulate(uint64_t address, uint64_t size);
   // The pages of a file in place of what is there, until Depopulate.

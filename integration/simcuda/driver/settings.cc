@@ -29,7 +29,8 @@ enum class Kind {
   kCopyBytes,
   kHandles,
   kHints,
-  kBooleanBytes
+  kBooleanBytes,
+  kKeys
 };
 enum class Changeable { kAlways, kBeforeInit };
 
@@ -54,6 +55,7 @@ const Row* Rows(size_t* count) {
       {"MODE", Kind::kMode, &s.mode, nullptr, Changeable::kAlways},
       {"POISON", Kind::kPoison, &s.poison, nullptr, Changeable::kAlways},
       {"HANDLES", Kind::kHandles, &s.handles, nullptr, Changeable::kAlways},
+      {"PROTECTION_KEYS", Kind::kKeys, &s.protection_keys, nullptr, Changeable::kBeforeInit},
       {"UNREGISTER", Kind::kForm, &s.unregister_waits, nullptr, Changeable::kAlways},
       {"MODULE_LOAD", Kind::kForm, &s.module_load_waits, nullptr, Changeable::kAlways},
       {"CODE_BYTES", Kind::kBytes, &s.code_bytes, nullptr, Changeable::kAlways},
@@ -110,6 +112,7 @@ const char* Accepted(Kind kind) {
     case Kind::kHandles: return "stop or answer";
     case Kind::kHints: return "take or ignore";
     case Kind::kBooleanBytes: return "1 or 4";
+    case Kind::kKeys: return "off, on or try";
   }
   return "";
 }
@@ -177,6 +180,7 @@ bool Parse(Kind kind, const std::string& text, int64_t* value) {
     case Kind::kHandles: return ParseChoice(text, {"stop", "answer"}, value);
     case Kind::kHints: return ParseChoice(text, {"ignore", "take"}, value);
     case Kind::kBooleanBytes: return ParseCount(text, value) && (*value == 1 || *value == 4);
+    case Kind::kKeys: return ParseChoice(text, {"off", "on", "try"}, value);
   }
   return false;
 }

@@ -20,6 +20,10 @@ enum class Poison : int64_t { kOff, kRecycle, kUnmap };
 // What a call does with a handle that is none of the kind it takes (handles.h).
 enum class Handles : int64_t { kStop, kAnswer };
 
+// Whether device memory is closed to the host by memory protection keys (device_rights.h): no, yes, or where the machine
+// has them.
+enum class ProtectionKeys : int64_t { kOff, kOn, kTry };
+
 struct Settings {
   using Value = std::atomic<int64_t>;
 
@@ -31,6 +35,7 @@ struct Settings {
   Value mode{static_cast<int64_t>(Mode::kStrict)};
   Value poison{static_cast<int64_t>(Poison::kRecycle)};
   Value handles{static_cast<int64_t>(Handles::kStop)};
+  Value protection_keys{static_cast<int64_t>(ProtectionKeys::kOff)};
 
   // Whether calls that wait for the GPU on a real driver do so here. Loads of code always do with a hardware profile.
   Value unregister_waits{1};
@@ -70,6 +75,9 @@ struct Settings {
 
   Mode mode_now() const { return static_cast<Mode>(mode.load(std::memory_order_relaxed)); }
   Handles handles_now() const { return static_cast<Handles>(handles.load(std::memory_order_relaxed)); }
+  ProtectionKeys protection_keys_now() const {
+    return static_cast<ProtectionKeys>(protection_keys.load(std::memory_order_relaxed));
+  }
   Poison poison_now() const { return static_cast<Poison>(poison.load(std::memory_order_relaxed)); }
 };
 

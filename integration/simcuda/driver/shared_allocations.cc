@@ -15,6 +15,7 @@ using ReadLock = std::shared_lock<std::shared_mutex>;
 constexpr uint64_t kGuard = 4096;  // behind an allocation, as Allocate leaves it
 
 bool WriteAll(int descriptor, uint64_t start, uint64_t size) {
+  const DeviceRights rights;
   for (uint64_t at = 0; at < size;) {
     const ssize_t written =
         pwrite(descriptor, reinterpret_cast<const void*>(start + at), size - at, static_cast<off_t>(at));

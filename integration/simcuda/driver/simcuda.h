@@ -189,6 +189,10 @@ void simcuda_flush_log(void);
 /* 1 if `address` lies in a reservation or allocation of any device, mapped or not. */
 int simcuda_is_device_address(uint64_t address);
 
+/* 1 where device memory is closed to the host by memory protection keys (SIMCUDA_PROTECTION_KEYS): a host thread's touch
+ * ends in SIGSEGV, a system call's in EFAULT. Kernels may touch it, and threads that a kernel starts. 0 before cuInit. */
+int simcuda_is_memory_closed(void);
+
 /* Lets go of every operation on hold and holds none any more; or (hold != 0) holds each stream before its next
  * operation until it is called with 0. For tests that need queued work to stay queued. */
 void simcuda_hold_streams(int hold);

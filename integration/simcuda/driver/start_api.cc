@@ -5,6 +5,7 @@
 #include "integration/simcuda/driver/address_space.h"
 #include "integration/simcuda/driver/clock.h"
 #include "integration/simcuda/driver/content_hash_twin.h"
+#include "integration/simcuda/driver/device_rights.h"
 #include "integration/simcuda/driver/driver.h"
 #include "integration/simcuda/driver/fail_points.h"
 #include "integration/simcuda/driver/faults.h"
@@ -55,6 +56,7 @@ void OnExit() {
 
 CUresult Start() {
   if (!ReadEnvironment() || !ApplyHardware()) return CUDA_ERROR_INVALID_VALUE;
+  if (!TakeDeviceKey()) return CUDA_ERROR_NOT_SUPPORTED;
   const Settings& settings = GetSettings();
   const std::vector<int> seen =
       VisibleDevices(std::getenv("CUDA_VISIBLE_DEVICES"), static_cast<int>(settings.devices.load()));

@@ -48,6 +48,8 @@ std::vector<Option> Options() {
       {"--mode", "SIMCUDA_MODE", "a touch of unmapped device memory: strict stops, report counts, fault, off",
        ""},
       {"--poison", "SIMCUDA_POISON", "off, recycle (released memory), unmap (also what was unmapped)", ""},
+      {"--protection-keys", "SIMCUDA_PROTECTION_KEYS",
+       "close device memory to the host: off, on, or try where the machine has memory protection keys", ""},
       {"--granularity", "SIMCUDA_GRANULARITY", "granularity of virtual memory management, 64KiB to 1GiB", ""},
       {"--delay", "SIMCUDA_DELAY", "random delay before each operation, up to so many microseconds", ""},
       {"--seed", "SIMCUDA_SEED", "seed of the random delays", ""},

@@ -1,6 +1,7 @@
 // EscapedMemoryTest: the wrappers over the stand-in driver and the real memory core, with blocks of twice the
 // budget, so that what a kernel reaches by an address that no launch names has been evicted by then. The
-// stand-in counts each access to an evicted block.
+// stand-in counts each access to an evicted block. Where the machine has memory protection keys, the host and so the
+// wrappers cannot read device memory, as on hardware.
 
 #ifndef SPILLWAY_TESTS_INTEGRATION_HOOKS_ESCAPED_MEMORY_FIXTURE_H_
 #define SPILLWAY_TESTS_INTEGRATION_HOOKS_ESCAPED_MEMORY_FIXTURE_H_
@@ -8,6 +9,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string>
@@ -43,7 +45,8 @@ class EscapedMemoryTest : public testing::Test {
  protected:
   // What a test puts in the driver's place before the hooks are installed.
   using Replaced = std::map<std::string, void*>;
-  explicit EscapedMemoryTest(Replaced replaced = {}) : device_({}), replaced_(std::move(replaced)) {
+  explicit EscapedMemoryTest(Replaced replaced = {})
+      : device_(ClosedToTheHost()), replaced_(std::move(replaced)) {
     HookReport report = InstallHooks([this](const char* name) { return RealOf(name); },
                                      [this](const char* name, void* wrapper) {
                                        wrappers_[name] = wrapper;
@@ -69,6 +72,11 @@ class EscapedMemoryTest : public testing::Test {
     simcuda_.set("MODE", "strict");
   }
 
+  // The defaults, for a driver that is not initialised yet.
+  static allocator::CoreSetup ClosedToTheHost() {
+    setenv("SIMCUDA_PROTECTION_KEYS", "try", 1);
+    return {};
+  }
   void* RealOf(const std::string& name) const {
     const auto found = replaced_.find(name);
     return found == replaced_.end() ? Symbol(name) : found->second;
@@ -136,7 +144,16 @@ class EscapedMemoryTest : public testing::Test {
   }
   uint64_t Result() {
     device_.Synchronize();
-    return *reinterpret_cast<uint64_t*>(out_);
+    return Fetched<uint64_t>(out_);
+  }
+  // What lies at an address of the device.
+  template <typename T>
+  static T Fetched(CUdeviceptr address) {
+    T value = 0;
+    EXPECT_EQ(reinterpret_cast<decltype(&::cuMemcpyDtoH_v2)>(Symbol("cuMemcpyDtoH_v2"))(&value, address,
+                                                                                        sizeof(value)),
+              CUDA_SUCCESS);
+    return value;
   }
   void Upload(CUdeviceptr to, const std::vector<uint64_t>& words, Way way = Way::kHooked) {
     EXPECT_EQ(Hooked<Row::cuMemcpyHtoDAsync_v2>(way)(to, words.data(), words.size() * 8, nullptr),

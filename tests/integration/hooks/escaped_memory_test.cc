@@ -237,7 +237,7 @@ TEST_F(EscapedMemoryTest, ABlockThatAPeerMayReadStays) {
   ASSERT_EQ(Hooked<Row::cuMemSetAccess>()(a, kBlock, &access, 1), CUDA_SUCCESS);
   Press();
   EXPECT_EQ(PinnedFor(PinReason::kPeer), kBlock);
-  EXPECT_EQ(*reinterpret_cast<volatile uint32_t*>(a), 4u);
+  EXPECT_EQ(Fetched<uint32_t>(a), 4u);
 }
 
 }  // namespace

@@ -4,11 +4,13 @@ Usage: driver_run_test.py SIMCUDA_RUN PROGRAM
 """
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 
 RUN, PROGRAM = sys.argv[1:]
+SKIPPED = 77  # of a program of tests whose machine lacks something
 
 
 def run(*arguments, **environment):
@@ -38,6 +40,20 @@ def check_runtime(folder, script):
     check(names(12, "--", "env", "A=b", python), "of an environment that is not the first word")
     check(names(13, "--cuda", "13", "--", python) and names(12, "--cuda", "12", "--", sys.executable), "the runtime that is named")
     check(run("--cuda", "11", "--", "true").returncode == 2, "no runtime of CUDA 11")
+
+
+def check_keys():
+    """Without memory protection keys `on` ends cuInit with a line, and `try` goes on."""
+    with open("/proc/cpuinfo") as file:
+        has = re.search(r"\bospke\b", file.read()) is not None
+    for value in ("on", "try"):
+        done = run("--memory", "256MiB", "--devices", "2", "--protection-keys", value, "--", PROGRAM,
+                   "--gtest_filter=*KernelsCopiesAndFillsReachIt")
+        refused = value == "on" and not has
+        check((done.returncode not in (0, SKIPPED)) == refused, f"{value}: {done.stdout}{done.stderr}")
+        check(("there is no memory protection key" in done.stderr) == refused, f"{value}: {done.stderr}")
+    bad = run("--protection-keys", "often", "--", "true")
+    check(bad.returncode == 2 and "SIMCUDA_PROTECTION_KEYS=often" in bad.stderr, bad.stderr)
 
 
 def main():
@@ -92,6 +108,7 @@ def main():
         check(done.returncode != 0 and "the hardware profile" in done.stderr, done.stderr)
         bad = run("--time-scale", "21", "--", "true")
         check(bad.returncode == 2 and "SIMCUDA_TIME_SCALE=21" in bad.stderr, bad.stderr)
+    check_keys()
     print("passed")
 
 

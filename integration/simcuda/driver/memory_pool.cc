@@ -18,8 +18,12 @@ constexpr int kReserved = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 // cuda-gdb began here.
 constexpr uint64_t kDriversBase = 0x302000000;
 
-// An inaccessible stretch of exactly these addresses; false when something else lies there.
+// An inaccessible stretch of exactly these addresses; false when something else lies there. ThreadSanitizer has
+// no shadow for most addresses, and takes a wish for one of them as one for address 0.
 bool ReserveAt(uint64_t start, uint64_t size) {
+#if defined(__SANITIZE_THREAD__)
+  return false;
+#endif
   void* const got = mmap(Pointer(start), size, PROT_NONE, kReserved | MAP_FIXED_NOREPLACE, -1, 0);
   if (got != MAP_FAILED && got != Pointer(start))
     munmap(got, size);  // a kernel that takes the address for a hint

@@ -54,6 +54,13 @@ void SlotAllocator::Quarantine(uint32_t index) {
   ++quarantined_;
 }
 
+void SlotAllocator::Restore(uint32_t index) {
+  SPILLWAY_CHECK(IsQuarantined(index));
+  out_of_use_[index] = false;
+  --quarantined_;
+  reused_.push_back(index);
+}
+
 void SlotAllocator::CheckInvariants() const {
   std::vector<bool> seen = in_use_;
   uint32_t used = 0;

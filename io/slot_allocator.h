@@ -28,10 +28,13 @@ class SlotAllocator {
   // Gives a slot back. It must be in use (checked: a slot given back twice would be taken for two extents).
   void Free(uint32_t index);
 
-  // Takes a slot that is in use out of use for good.
+  // Takes a slot that is in use out of use.
   void Quarantine(uint32_t index);
+  // A quarantined slot is free again.
+  void Restore(uint32_t index);
 
   bool InUse(uint32_t index) const { return index < in_use_.size() && in_use_[index]; }
+  bool IsQuarantined(uint32_t index) const { return index < out_of_use_.size() && out_of_use_[index]; }
   uint32_t size() const { return static_cast<uint32_t>(in_use_.size()); }
   uint32_t free_count() const { return static_cast<uint32_t>(fresh_.size() + reused_.size()); }
   uint32_t quarantined_count() const { return quarantined_; }

@@ -30,12 +30,21 @@ std::optional<uint32_t> SlotTable::Allocate() {
   return index;
 }
 
+std::optional<uint32_t> SlotTable::AllocateForProbe() {
+  for (uint32_t i = 0; i < table_.size() && slots_.free_count() == 0; ++i) {
+    if (!slots_.IsQuarantined(i) || table_[i].unanswered) continue;
+    table_[i].suspect = false;
+    slots_.Restore(i);
+  }
+  return Allocate();
+}
+
 void SlotTable::Release(uint32_t index) {
   Slot& slot = InUse(index);
   SPILLWAY_CHECK(!slot.writing && slot.reads == 0);
   if (!slot.touched) --awaiting_write_;
   slot.has_data = false;
-  if (slot.suspect) {
+  if (slot.suspect || slot.unanswered) {
     slots_.Quarantine(index);
   } else {
     slots_.Free(index);
@@ -44,7 +53,7 @@ void SlotTable::Release(uint32_t index) {
 
 uint32_t SlotTable::BeginWrite(uint32_t index, uint32_t bytes) {
   Slot& slot = InUse(index);
-  SPILLWAY_CHECK(!slot.writing && slot.reads == 0);
+  SPILLWAY_CHECK(!slot.writing && slot.reads == 0 && !slot.unanswered);
   if (!slot.touched) --awaiting_write_;
   slot.touched = true;
   slot.writing = true;
@@ -58,8 +67,27 @@ void SlotTable::EndWrite(uint32_t index, WriteOutcome outcome, Checksum checksum
   SPILLWAY_CHECK(slot.writing);
   slot.writing = false;
   slot.has_data = outcome == WriteOutcome::kWritten;
-  slot.suspect = slot.suspect || outcome == WriteOutcome::kSlotSuspect;
+  slot.suspect = slot.suspect || outcome == WriteOutcome::kSuspect;
+  slot.unanswered = outcome == WriteOutcome::kUnanswered;
   slot.contents.checksum = checksum;
+}
+
+void SlotTable::RestoreIfGood(uint32_t index) {
+  const Slot& slot = table_[index];
+  if (slots_.IsQuarantined(index) && !slot.suspect && !slot.unanswered) slots_.Restore(index);
+}
+
+void SlotTable::Answered(uint32_t index) {
+  SPILLWAY_CHECK(index < table_.size());
+  table_[index].unanswered = false;
+  RestoreIfGood(index);
+}
+
+void SlotTable::Trust() {
+  for (uint32_t i = 0; i < table_.size(); ++i) {
+    table_[i].suspect = false;
+    RestoreIfGood(i);
+  }
 }
 
 std::optional<SlotTable::Contents> SlotTable::BeginRead(uint32_t index) {

@@ -16,8 +16,9 @@ namespace spillway::io {
 
 enum class WriteOutcome : uint8_t {
   kWritten,
-  kFailed,       // nothing was damaged for good: cancelled, or the disk was full
-  kSlotSuspect,  // the place may be bad, or a late write may still reach it: the slot goes out of use
+  kFailed,      // nothing was damaged for good: cancelled, or the disk was full
+  kSuspect,     // the place may be bad: out of use until Trust
+  kUnanswered,  // a late write may still reach the place: out of use until Answered
 };
 
 class SlotTable {
@@ -35,13 +36,21 @@ class SlotTable {
   void Shrink(uint32_t count);
   // Takes a free slot; nothing when there is none.
   std::optional<uint32_t> Allocate();
+  // The same, or else a suspect slot.
+  std::optional<uint32_t> AllocateForProbe();
   // Gives a slot back. No write or read of it may be pending.
   void Release(uint32_t index);
 
-  // A write begins, and the old contents are gone. Returns the generation for the checksum's seed.
+  // A write begins, and the old contents are gone. Not while an earlier one is unanswered. Returns the
+  // generation for the checksum's seed.
   uint32_t BeginWrite(uint32_t index, uint32_t bytes);
   // The write has ended: after kWritten the slot has contents with this checksum.
   void EndWrite(uint32_t index, WriteOutcome outcome, Checksum checksum);
+
+  // The kernel has answered the write of a slot that ended with kUnanswered.
+  void Answered(uint32_t index);
+  // The drive works: no slot is suspect any more.
+  void Trust();
 
   // A read begins. Returns what to expect, or nothing when the slot has no contents; then no EndRead follows.
   std::optional<Contents> BeginRead(uint32_t index);
@@ -58,10 +67,12 @@ class SlotTable {
     bool writing = false;  // pending
     bool has_data = false;
     bool suspect = false;
+    bool unanswered = false;
     bool touched = false;  // a write began since it was taken
   };
 
   Slot& InUse(uint32_t index);
+  void RestoreIfGood(uint32_t index);
 
   SlotAllocator slots_;
   std::vector<Slot> table_;

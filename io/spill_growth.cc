@@ -119,6 +119,7 @@ void SpillStore::Impl::KeepLoop(Directory* directory) {
     directory->poked = false;
     turn_at = TurnLocked(directory);
   }
+  directory->closed_wait = nullptr;
   while (!close_files_) keep_cv_.Wait(&mu_);
   const bool in_use = directory->in_use;
   mu_.Unlock();
@@ -135,10 +136,11 @@ void SpillStore::Impl::KeepLoop(Directory* directory) {
 int64_t SpillStore::Impl::TurnLocked(Directory* directory) {
   const int64_t now = options_.clock->NowNanos();
   if (asked_capacity_ != 0 && now - asked_last_ > kForgetAsked) asked_capacity_ = 0;
-  if (IsBad(*directory)) {
-    if (directory->share != nullptr) directory->share->Want(0);  // it takes nothing there any more
-    return now + kNever;
+  if (IsClosed(*directory)) {
+    if (directory->share != nullptr) directory->share->Want(0);  // it takes nothing there meanwhile
+    return TurnOfClosedLocked(directory);
   }
+  directory->closed_wait = nullptr;
   if (WantedLocked() == 0 && NeededLocked() == 0 && directory->file_bytes == 0) return now + kNever;
   LookLocked(directory);
   if (directory->disk_full && !ReopenLocked(directory)) return directory->full_until;

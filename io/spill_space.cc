@@ -31,13 +31,8 @@ std::string Mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " M
 
 }  // namespace
 
-bool SpillStore::Impl::IsBad(const Directory& directory) const {
-  return directory.queue->counters().unresponsive.load() ||
-         directory.failures >= static_cast<uint64_t>(options_.errors_until_bad);
-}
-
 bool SpillStore::Impl::IsUsable(const Directory& directory) const {
-  return !directory.disk_full && !IsBad(directory);
+  return !directory.disk_full && !IsClosed(directory);
 }
 
 uint64_t SpillStore::Impl::UsableFreeSlots() const {
@@ -78,10 +73,10 @@ void SpillStore::Impl::CloseFullLocked(Directory* directory) {
 
 absl::Status SpillStore::Impl::GrowTo(uint64_t bytes) {
   if (capacity_.load() >= bytes) return absl::OkStatus();
-  const os::Wait wait(waits_, os::WaitKind::kDiskGrowth, Paths());
+  os::Wait wait(waits_, os::WaitKind::kDiskGrowth, Paths());
   os::MutexLock lock(&mu_);
   const auto demand = demands_.insert(demands_.end(), bytes);
-  absl::Status status = WaitForCapacityLocked(bytes, wait);
+  absl::Status status = WaitForCapacityLocked(bytes, &wait);
   demands_.erase(demand);
   return status;
 }
@@ -96,15 +91,16 @@ void SpillStore::Impl::AskFor(uint64_t bytes) {
   PokeLocked();
 }
 
-absl::Status SpillStore::Impl::WaitForCapacityLocked(uint64_t bytes, const os::Wait& wait) {
+absl::Status SpillStore::Impl::WaitForCapacityLocked(uint64_t bytes, os::Wait* wait) {
   const int64_t start = options_.clock->NowNanos();
   PokeLocked();
   while (capacity_.load() < bytes) {
     if (stopped_) return absl::CancelledError("the spill store was shut down");
-    SPILLWAY_RETURN_IF_ERROR(wait.Check());
+    SPILLWAY_RETURN_IF_ERROR(wait->Check());
     const CanGrow can_grow = CanGrowToLocked(bytes, start);
     NoteShortageLocked(can_grow);
     if (can_grow == CanGrow::kNever) return NoCapacity(bytes);
+    if (can_grow == CanGrow::kClosed) wait->SetSubject(ClosedDirectoriesLocked());
     if (can_grow == CanGrow::kNotNow) NoteLaterProcessesLocked();
     if (can_grow == CanGrow::kNotNow && options_.clock->NowNanos() >= WaitEndsLocked(start))
       return NoCapacity(bytes);
@@ -151,8 +147,10 @@ SpillStore::Impl::CanGrow SpillStore::Impl::CanGrowToLocked(uint64_t bytes, int6
   std::map<dev_t, Sums> devices;
   uint64_t by_limits = capacity_.load();
   uint64_t now = capacity_.load();
+  uint64_t closed = 0;  // what closed directories add once they are open again
   bool unknown = false;
   for (const auto& directory : directories_) {
+    if (IsClosed(*directory)) closed += WhenOpenLocked(*directory);
     if (!IsUsable(*directory)) continue;
     if (directory->look.at < since) unknown = true;
     if (directory->look.at < 0) continue;
@@ -166,6 +164,7 @@ SpillStore::Impl::CanGrow SpillStore::Impl::CanGrowToLocked(uint64_t bytes, int6
   for (const auto& [device, sums] : devices) now += std::min(sums.by_files, sums.by_disk);
   if (now >= bytes) return CanGrow::kYes;
   if (unknown) return CanGrow::kUnknown;
+  if (closed > 0 && now + closed >= bytes) return CanGrow::kClosed;
   return by_limits < bytes ? CanGrow::kNever : CanGrow::kNotNow;
 }
 
@@ -177,8 +176,8 @@ absl::Status SpillStore::Impl::NoCapacity(uint64_t bytes) const {
             Mebibytes(uint64_t{slots.in_use_count()} * kSlotBytes) + " in a file of " +
             Mebibytes(directory->file_bytes);
     const SpillFile::Growable& growable = directory->look.growable;
-    if (IsBad(*directory)) {
-      text += " and is out of use after errors;";
+    if (IsClosed(*directory)) {
+      text += " and gets no new slots, since it " + WhyClosedLocked(*directory) + ";";
     } else if (directory->disk_full) {
       text += " on a full disk;";
     } else if (growable.by_limits < kSlotBytes) {
@@ -222,6 +221,7 @@ absl::StatusOr<std::vector<SlotId>> SpillStore::Impl::TakeSlots(size_t n) {
   NoteShortageLocked(can_grow);
   if (can_grow == CanGrow::kYes || can_grow == CanGrow::kUnknown)
     return absl::UnavailableError("spill files are being grown");
+  if (can_grow == CanGrow::kClosed) return absl::UnavailableError(ClosedDirectoriesLocked());
   return NoCapacity(n * kSlotBytes);
 }
 

@@ -5,8 +5,8 @@
 // come from are the caller's.
 //
 // allocator/tier and allocator/residency call it from any thread; the engine creates it and ends it. Disks
-// that run full, that fail or that do not answer make single requests fail, and close a directory for new
-// slots; they never make the store return wrong bytes.
+// that run full, that fail or that do not answer make single writes fail, and close a directory for new slots
+// until they work again. Reads wait for them. They never make the store return wrong bytes.
 
 #ifndef SPILLWAY_IO_SPILL_STORE_H_
 #define SPILLWAY_IO_SPILL_STORE_H_
@@ -50,12 +50,14 @@ struct DirectoryStats {
   const char* engine = "";  // "io_uring" or "threads"
   bool direct = false;      // O_DIRECT; false: buffered
   bool full = false;        // no further growth now, or a write met a full disk
-  bool bad = false;         // too many errors, or a request that never came back
+  bool closed = false;      // no new slots: after errors, or while the disk does not answer
+  std::string why_closed;   // "" when it is not
+  uint64_t times_closed = 0;
   uint64_t file_bytes = 0;
   uint64_t bytes_written = 0;
   uint64_t bytes_read = 0;
   uint64_t slots_in_use = 0;
-  uint64_t slots_quarantined = 0;  // taken out of use after a failed write
+  uint64_t slots_quarantined = 0;  // out of use after a failed write, until the directory has proved good
   uint64_t retries = 0;            // resubmitted or continued transfers
   uint64_t errors = 0;             // writes and reads that ended in an error
   uint64_t checksum_mismatches = 0;
@@ -83,8 +85,9 @@ struct SpillSpace {
 // that waits, no Shutdown). It may call any other method of the store, ReleaseSlot of its slot included.
 //
 // Buffers are page aligned, valid until `done`, and for a write also unchanged. After DeadlineExceeded
-// ("never came back") the kernel may still touch the buffer: keep it, unchanged, for as long as the process
-// lives.
+// ("never came back") the kernel may still use the buffer. The write of such a buffer reaches a slot that is
+// out of use until the kernel has answered, so the buffer may be used again. A read ends like that only at
+// the end of the store: its buffer must neither be used again nor be unmapped.
 class SpillStore {
  public:
   using Done = std::function<void(absl::Status)>;
@@ -101,12 +104,12 @@ class SpillStore {
 
   // The disk tier's capacity: bytes that slots can hold, taken or not, in what the file systems have
   // allocated for our files. Only usable directories and usable slots count. So much may be promised. The
-  // capacity grows when files grow, and falls at once when a directory closes (errors, a full disk). Any
-  // thread, no lock.
+  // capacity grows when files grow, falls at once when a directory closes (errors, silence, a full disk), and
+  // is there again when it opens. Any thread, no lock.
   uint64_t capacity_bytes() const;
 
   // Waits until capacity_bytes() >= bytes. ResourceExhausted, with the reason, when caps, reserves and disks
-  // do not give as much; Cancelled after Shutdown; DeadlineExceeded at the user's limit of waits. The wait is
+  // do not give as much. A directory that is closed by errors or silence is waited for. Cancelled after Shutdown; DeadlineExceeded at the user's limit of waits. The wait is
   // entered in the WaitList with the directories as its subject. Any thread but the store's own, no lock
   // held.
   absl::Status GrowTo(uint64_t bytes);
@@ -115,7 +118,7 @@ class SpillStore {
   void AskFor(uint64_t bytes);
 
   // Takes `n` slots, spread over the directories, or none; never waits. Unavailable: not yet, files are being
-  // grown in the background, ask again. ResourceExhausted: cap, reserve and disk do not give enough space.
+  // grown in the background, or a closed directory may come back; ask again. ResourceExhausted: cap, reserve and disk do not give enough space.
   // Cancelled after Shutdown. Any thread.
   absl::StatusOr<std::vector<SlotId>> TakeSlots(size_t n);
 
@@ -135,14 +138,15 @@ class SpillStore {
   void ReleaseSlot(SlotId slot);
 
   // Writes `bytes` (a multiple of 4 KiB, at most kSlotBytes) into a slot that was taken, and remembers their
-  // checksum. A failed transfer is tried once more. Then `done` gets the error with path, offset and length,
-  // ResourceExhausted for a full disk, and the slot has no contents. No other read or write of the slot may
-  // be pending. Any thread.
+  // checksum. A failed transfer is tried again for retry_time. Then `done` gets the error with path, offset
+  // and length: ResourceExhausted for a full disk, DeadlineExceeded for a write that never came back. The
+  // slot has no contents then. No other read or write of the slot may be pending. Any thread.
   void Write(SlotId slot, const void* data, uint32_t bytes, Done done);
 
-  // Reads what the last Write of the slot wrote: `bytes` must be the same number. When the checksum is not
-  // that of the write, the slot is read once more from the disk; then `done` gets DataLoss with path, offset
-  // and length. FailedPrecondition when the slot has no contents. Several reads of one slot may be pending.
+  // Reads what the last Write of the slot wrote: `bytes` must be the same number. Errors and silence of the
+  // disk are waited out, for as long as the store lives. `done` gets an error, with path, offset and length,
+  // where the bytes are not there any more: the disk says so for retry_time (a medium error), or the checksum
+  // is not that of the write, twice (DataLoss). FailedPrecondition when the slot has no contents. Several reads of one slot may be pending.
   // Any thread.
   void Read(SlotId slot, void* data, uint32_t bytes, Priority priority, Done done);
 

@@ -30,33 +30,14 @@ bool IsPageAligned(const void* data, uint32_t bytes) {
 
 WriteOutcome OutcomeOf(const absl::Status& status) {
   if (status.ok()) return WriteOutcome::kWritten;
-  if (absl::IsCancelled(status) || absl::IsResourceExhausted(status)) return WriteOutcome::kFailed;
-  return WriteOutcome::kSlotSuspect;
+  if (absl::IsDeadlineExceeded(status)) return WriteOutcome::kUnanswered;
+  // A full disk, a kernel without memory and a drive that is silent say nothing about the place.
+  if (absl::IsCancelled(status) || absl::IsResourceExhausted(status) || absl::IsUnavailable(status))
+    return WriteOutcome::kFailed;
+  return WriteOutcome::kSuspect;
 }
 
 }  // namespace
-
-// A write has two parts that run at the same time, the transfer and the checksum. The part that ends last
-// finishes it.
-struct SpillStore::Impl::WriteState {
-  SlotId slot;
-  const void* data = nullptr;
-  uint32_t bytes = 0;
-  uint64_t seed = 0;
-  Done done;
-  Checksum checksum;         // the checksum part writes it before it subtracts from `parts`
-  absl::Status status;       // the transfer part likewise
-  os::Atomic<int> parts{1};  // each part subtracts one; the part that reaches zero sees what the other wrote
-};
-
-struct SpillStore::Impl::ReadState {
-  SlotId slot;
-  char* data = nullptr;
-  uint32_t bytes = 0;
-  SlotTable::Contents expected;
-  Done done;
-  bool second_try = false;
-};
 
 namespace {
 
@@ -90,11 +71,14 @@ absl::Status SpillStore::Impl::Open() {
     directory->order = OrderOf(*directory);
     directory->share = ShareOf(directory->settings);
     if (options_.model.Limits()) opened.engine = MakeModelEngine(std::move(opened.engine), options_.model);
+    opened.engine = MakeFaultEngine(std::move(opened.engine), options_.faults, i, options_.clock);
     if (options_.wrap_engine) opened.engine = options_.wrap_engine(std::move(opened.engine), i);
     const TransferQueueOptions queue{.path = directory->settings.path,
                                      .drive = DriveName(directory->file->device()),
                                      .request_bytes = options_.request_bytes,
                                      .request_timeout = options_.request_timeout,
+                                     .retry_time = options_.retry_time,
+                                     .silence_changed = [this, i] { NoteSilence(i); },
                                      .clock = options_.clock,
                                      .waits = waits_};
     SPILLWAY_ASSIGN_OR_RETURN(directory->queue, TransferQueue::Start(std::move(opened.engine), queue));
@@ -121,17 +105,12 @@ void SpillStore::Impl::PostDone(Done done, absl::Status status) {
   pool_->Post([done = std::move(done), status = std::move(status)] { done(status); });
 }
 
-absl::Status SpillStore::Impl::PushTransfer(SlotId slot, IoOp op, TransferClass transfer_class,
-                                            uint32_t bytes, char* data, Done done) {
-  auto transfer = std::make_shared<Transfer>();
-  transfer->op = op;
-  transfer->transfer_class = transfer_class;
-  transfer->slot = slot.index;
-  transfer->offset = uint64_t{slot.index} * kSlotBytes;
-  transfer->bytes = bytes;
-  transfer->data = data;
-  transfer->done = std::move(done);
-  if (DirectoryOf(slot).queue->Push(std::move(transfer))) return absl::OkStatus();
+// Fills in the place.
+absl::Status SpillStore::Impl::PushTransfer(SlotId slot, Transfer transfer) {
+  transfer.slot = slot.index;
+  transfer.offset = uint64_t{slot.index} * kSlotBytes;
+  const uint32_t bytes = transfer.bytes;
+  if (DirectoryOf(slot).queue->Push(std::make_shared<Transfer>(std::move(transfer)))) return absl::OkStatus();
   return absl::CancelledError(Place(slot, bytes) + ": the spill store was shut down");
 }
 
@@ -142,8 +121,19 @@ void SpillStore::Impl::Write(SlotId slot, const void* data, uint32_t bytes, Done
   state->data = data;
   state->bytes = bytes;
   state->done = std::move(done);
+  StartWrite(state);
+}
+
+void SpillStore::Impl::StartWrite(const std::shared_ptr<WriteState>& state) {
+  const SlotId slot = state->slot;
+  const uint32_t bytes = state->bytes;
   {
     os::MutexLock lock(&mu_);
+    if (stopped_) {
+      PostDone(std::move(state->done),
+               absl::CancelledError(Place(slot, bytes) + ": the spill store was shut down"));
+      return;
+    }
     const uint32_t generation = DirectoryOf(slot).table.BeginWrite(slot.index, bytes);
     state->seed = ChecksumSeed(slot.directory, slot.index, generation);
   }
@@ -154,8 +144,15 @@ void SpillStore::Impl::Write(SlotId slot, const void* data, uint32_t bytes, Done
     if (--state->parts == 0) FinishWrite(state);
   };
   // The engine's interface has one buffer type for both directions; a write only reads it.
-  char* buffer = const_cast<char*>(static_cast<const char*>(data));
-  absl::Status pushed = PushTransfer(slot, IoOp::kWrite, TransferClass::kWrite, bytes, buffer, arrived);
+  char* buffer = const_cast<char*>(static_cast<const char*>(state->data));
+  absl::Status pushed =
+      PushTransfer(slot, {.op = IoOp::kWrite,
+                          .transfer_class = TransferClass::kWrite,
+                          .bytes = bytes,
+                          .data = buffer,
+                          .done = arrived,
+                          .answered = [this, slot, keeps = state->keeps] { NoteAnswer(slot); },
+                          .retries = state->retries});
   if (!pushed.ok()) pool_->Post([arrived, pushed] { arrived(pushed); });
   if (!with_checksum) return;
   pool_->Post([this, state] {
@@ -177,17 +174,11 @@ void SpillStore::Impl::FinishWrite(const std::shared_ptr<WriteState>& state) {
   state->done(state->status);
 }
 
-// Counts a failure of the disk, and logs once why a directory is no longer used.
-void SpillStore::Impl::NoteFailureLocked(Directory* directory, const absl::Status& status) {
-  // What the end leaves under way is not the disk's failure.
-  if (status.ok() || absl::IsCancelled(status) || stopped_) return;
-  const bool usable_before = !IsBad(*directory);
-  if (!absl::IsResourceExhausted(status)) ++directory->failures;
-  if (usable_before && IsBad(*directory)) {
-    os::Log(os::LogLevel::kWarn, "path=" + directory->settings.path + " gets no new spill slots after " +
-                                     std::to_string(directory->failures) +
-                                     " errors, the last: " + std::string(status.message()));
-  }
+// The kernel has answered a write that had been given up: its slot may be used again.
+void SpillStore::Impl::NoteAnswer(SlotId slot) {
+  os::MutexLock lock(&mu_);
+  DirectoryOf(slot).table.Answered(slot.index);
+  UpdateCapacityLocked();
 }
 
 void SpillStore::Impl::Read(SlotId slot, void* data, uint32_t bytes, Priority priority, Done done) {
@@ -216,8 +207,12 @@ void SpillStore::Impl::Read(SlotId slot, void* data, uint32_t bytes, Priority pr
 
 void SpillStore::Impl::StartRead(const std::shared_ptr<ReadState>& state, TransferClass transfer_class) {
   absl::Status pushed =
-      PushTransfer(state->slot, IoOp::kRead, transfer_class, state->bytes, state->data,
-                   [this, state](const absl::Status& status) { ReadArrived(state, status); });
+      PushTransfer(state->slot, {.op = IoOp::kRead,
+                                 .transfer_class = transfer_class,
+                                 .bytes = state->bytes,
+                                 .data = state->data,
+                                 .done = [this, state](absl::Status status) { ReadArrived(state, status); },
+                                 .retries = state->retries});
   if (!pushed.ok()) pool_->Post([this, state, pushed] { FinishRead(state, pushed); });
 }
 
@@ -277,7 +272,9 @@ SpillStoreStats SpillStore::Impl::stats() {
                        .direct = directory->file->direct(),
                        .full = directory->disk_full ||
                                (directory->look.at >= 0 && directory->look.growable.bytes() < kSlotBytes),
-                       .bad = IsBad(*directory),
+                       .closed = IsClosed(*directory),
+                       .why_closed = WhyClosedLocked(*directory),
+                       .times_closed = directory->times_closed,
                        .file_bytes = directory->file_bytes,
                        .bytes_written = counters.bytes_written.load(),
                        .bytes_read = counters.bytes_read.load(),

@@ -3,6 +3,7 @@
 // - spill_store_impl.cc: transfers, statistics and the end.
 // - spill_space.cc: taking slots and giving them back, and waiting for capacity.
 // - spill_growth.cc: the keepers, one thread per directory. Only they ask a file system for space.
+// - spill_closed.cc: directories that are closed by errors or silence, and the probes that open them.
 //
 // Threads: callers of the interface, the queue's thread of each directory, the completion workers, and the
 // keepers. What fails is what fails at the interface (spill_store.h).
@@ -12,6 +13,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <list>
 #include <memory>
@@ -86,7 +88,15 @@ class SpillStore::Impl {
     uint64_t fair_cap = 0;  // with a share: the most that the file may become, by the last look
     bool lent = false;      // others hold some of that, and are to give it back
     uint64_t mismatches = 0;
-    uint64_t failures = 0;   // transfers that failed because of the disk
+    std::deque<int64_t> failed_at;  // clock, ns: transfers that failed within the window because of the disk
+    bool closed = false;            // after errors; a probe opens it
+    std::string why_closed;         // the last error
+    uint64_t times_closed = 0;
+    int64_t opened_at = 0;                  // clock, ns: a probe last opened it; 0: never
+    int64_t probe_at = 0;                   // clock, ns: when the next probe begins
+    int64_t probe_pause = 0;                // ns
+    bool probing = false;                   // a probe is under way
+    std::unique_ptr<os::Wait> closed_wait;  // while capacity is wanted that may lie in it
     bool disk_full = false;  // a write into allocated space met a full disk: the directory gives no slots
     int64_t full_until = 0;  // clock, ns: when the full disk is looked at again
     int64_t full_pause = 0;  // ns until the next look, doubled each time
@@ -99,20 +109,46 @@ class SpillStore::Impl {
     bool keeper_ended = false;
     bool in_use = false;  // at the end: a stuck transfer uses the file, which therefore stays open
   };
-  // Whether the capacity can grow to a number of bytes. kUnknown: a keeper has not looked yet. kNotNow: the
-  // disks have too little free space. kNever: caps and limits do not allow it.
-  enum class CanGrow { kUnknown, kYes, kNotNow, kNever };
-  struct WriteState;
-  struct ReadState;
+  // Whether the capacity can grow to a number of bytes. kUnknown: a keeper has not looked yet. kClosed: once
+  // closed directories are open again. kNotNow: the disks have too little free space. kNever: caps and limits
+  // do not allow it.
+  enum class CanGrow { kUnknown, kYes, kClosed, kNotNow, kNever };
+  // A write has two parts that run at the same time, the transfer and the checksum. The part that ends last
+  // finishes it.
+  struct WriteState {
+    SlotId slot;
+    const void* data = nullptr;
+    uint32_t bytes = 0;
+    uint64_t seed = 0;
+    Done done;
+    bool retries = true;          // false: the first error counts
+    std::shared_ptr<void> keeps;  // lives until the kernel no longer uses the buffer
+    Checksum checksum;            // the checksum part writes it before it subtracts from `parts`
+    absl::Status status;          // the transfer part likewise
+    os::Atomic<int> parts{
+        1};  // each part subtracts one; the part that reaches zero sees what the other wrote
+  };
+
+  struct ReadState {
+    SlotId slot;
+    char* data = nullptr;
+    uint32_t bytes = 0;
+    SlotTable::Contents expected;
+    Done done;
+    bool retries = true;  // false: the first error counts
+    bool second_try = false;
+  };
+  struct Probe;
 
   // Transfers.
-  absl::Status PushTransfer(SlotId slot, IoOp op, TransferClass transfer_class, uint32_t bytes, char* data,
-                            Done done);
+  absl::Status PushTransfer(SlotId slot, Transfer transfer);
+  void StartWrite(const std::shared_ptr<WriteState>& state);
   void FinishWrite(const std::shared_ptr<WriteState>& state);
   void StartRead(const std::shared_ptr<ReadState>& state, TransferClass transfer_class);
   void ReadArrived(const std::shared_ptr<ReadState>& state, const absl::Status& status);
   void VerifyRead(const std::shared_ptr<ReadState>& state);
   void FinishRead(const std::shared_ptr<ReadState>& state, absl::Status status);
+  void NoteAnswer(SlotId slot);
   void NoteFailureLocked(Directory* directory, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void PostDone(Done done, absl::Status status);
   std::shared_ptr<DiskOrder> OrderOf(const Directory& directory) const;
@@ -120,19 +156,33 @@ class SpillStore::Impl {
   std::string Place(SlotId slot, uint32_t bytes) const;
 
   // Slots, and waiting for capacity (spill_space.cc).
-  bool IsBad(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsUsable(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t UsableFreeSlots() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<SlotId> PickSlotsLocked(size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void UpdateCapacityLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CloseFullLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status WaitForCapacityLocked(uint64_t bytes, const os::Wait& wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status WaitForCapacityLocked(uint64_t bytes, os::Wait* wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int64_t WaitEndsLocked(int64_t start) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CanGrow CanGrowToLocked(uint64_t bytes, int64_t since) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NoteLaterProcessesLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NoteShortageLocked(CanGrow can_grow) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status NoCapacity(uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string Paths() const;
+
+  // Directories that are closed by errors or silence (spill_closed.cc).
+  bool IsClosed(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t WhenOpenLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::string WhyClosedLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::string ClosedDirectoriesLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CloseFailingLocked(Directory* directory, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteSilence(size_t index);
+  int64_t TurnOfClosedLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void StartProbe(const std::shared_ptr<Probe>& probe);
+  void ReadBack(const std::shared_ptr<Probe>& probe);
+  void EndProbe(const std::shared_ptr<Probe>& probe, const absl::Status& status);
+  void OpenLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint32_t IndexOf(const Directory& directory) const;
 
   // The keepers (spill_growth.cc).
   void KeepLoop(Directory* directory);

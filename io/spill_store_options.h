@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "io/engine.h"
+#include "io/fault_engine.h"
 #include "io/model_engine.h"
 #include "io/os/clock.h"
 #include "io/os/wait.h"
@@ -49,8 +50,14 @@ struct SpillStoreOptions {
   int requests_in_flight = 16;            // per directory
   int engine_threads = 8;                 // per directory, thread engine only
   int checksum_threads = 2;
-  int errors_until_bad = 8;  // failed transfers after which a directory gets no new slots
-  std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
+  // So many failed transfers within `error_window` close a directory: it gets no new slots until a probe has
+  // shown that it works. The first is made after `first_probe`; later ones after twice the time, up to 30 s.
+  int errors_until_closed = 8;
+  std::chrono::nanoseconds error_window = std::chrono::seconds(10);
+  std::chrono::nanoseconds first_probe = std::chrono::seconds(1);
+  // See TransferQueueOptions.
+  std::chrono::nanoseconds request_timeout = std::chrono::seconds(30);
+  std::chrono::nanoseconds retry_time = std::chrono::seconds(2);
   // How long each transfer of the probe may take; then the directory counts as one that does not answer.
   std::chrono::nanoseconds probe_timeout = std::chrono::seconds(10);
   // For this time after Create a full disk is not taken as full: space of a killed process comes free at the
@@ -58,8 +65,9 @@ struct SpillStoreOptions {
   std::chrono::nanoseconds late_frees = std::chrono::seconds(10);
   bool allow_any_file_system = false;  // also tmpfs, ramfs and NFS
   const os::Clock* clock = os::Clock::System();
-  os::WaitList* waits = nullptr;  // the process's; null: one of the store's own
-  DiskModelOptions model;         // of each directory; without limits: the disk as it is
+  os::WaitList* waits = nullptr;   // the process's; null: one of the store's own
+  DiskModelOptions model;          // of each directory; without limits: the disk as it is
+  std::vector<DriveFault> faults;  // for trials
   // For tests: replaces the engine of the directory with that index by one that wraps it.
   std::function<std::unique_ptr<IoEngine>(std::unique_ptr<IoEngine>, size_t directory)> wrap_engine;
   // For tests: wraps each engine before it is probed.

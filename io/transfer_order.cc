@@ -8,11 +8,12 @@ void TransferOrder::Push(std::shared_ptr<Transfer> transfer) {
   waiting_[static_cast<size_t>(transfer->transfer_class)].push_back(std::move(transfer));
 }
 
-std::shared_ptr<Transfer> TransferOrder::Next(const std::array<bool, 2>& busy) {
-  const auto is_busy = [&busy](size_t place) {
-    return busy[static_cast<size_t>(place == static_cast<size_t>(TransferClass::kWrite) ? IoOp::kWrite
+std::shared_ptr<Transfer> TransferOrder::Next(const std::array<Load, 2>& load) {
+  const auto load_of = [&load](size_t place) {
+    return load[static_cast<size_t>(place == static_cast<size_t>(TransferClass::kWrite) ? IoOp::kWrite
                                                                                         : IoOp::kRead)];
   };
+  const auto is_busy = [&load_of](size_t place) { return load_of(place) == Load::kBusy; };
   size_t chosen = kTransferClasses;
   for (size_t i = 0; i < kTransferClasses; ++i) {
     std::deque<std::shared_ptr<Transfer>>& queue = waiting_[i];
@@ -21,7 +22,7 @@ std::shared_ptr<Transfer> TransferOrder::Next(const std::array<bool, 2>& busy) {
            (queue.front()->submitted >= queue.front()->bytes || !queue.front()->status.ok())) {
       queue.pop_front();
     }
-    if (queue.empty()) {
+    if (queue.empty() || load_of(i) == Load::kFull) {
       passed_over_[i] = 0;
     } else if (chosen == kTransferClasses || is_busy(chosen) != is_busy(i)) {
       if (chosen == kTransferClasses || is_busy(chosen)) chosen = i;
@@ -33,7 +34,7 @@ std::shared_ptr<Transfer> TransferOrder::Next(const std::array<bool, 2>& busy) {
   for (size_t i = 0; i < kTransferClasses; ++i) {
     if (i == chosen) {
       passed_over_[i] = 0;
-    } else if (!waiting_[i].empty()) {
+    } else if (!waiting_[i].empty() && load_of(i) != Load::kFull) {
       ++passed_over_[i];
     }
   }
@@ -66,6 +67,10 @@ std::deque<std::shared_ptr<Transfer>> TransferOrder::TakeUnstartedPrefetch(uint3
   }
   prefetch = std::move(kept);
   return taken;
+}
+
+std::deque<std::shared_ptr<Transfer>> TransferOrder::TakeWrites() {
+  return std::exchange(waiting_[static_cast<size_t>(TransferClass::kWrite)], {});
 }
 
 std::deque<std::shared_ptr<Transfer>> TransferOrder::TakeAll() {

@@ -28,17 +28,27 @@ struct Transfer {
   uint64_t offset = 0;  // bytes, in the file
   uint32_t bytes = 0;
   char* data = nullptr;
-  std::function<void(absl::Status)> done;  // on the queue's thread; must not block
+  std::function<void(absl::Status)> done{};  // on the queue's thread; must not block
+  // After a `done` with DeadlineExceeded: the kernel has answered, and no longer uses slot and buffer. On the
+  // queue's thread, at most once; must not block. Null: nobody asks.
+  std::function<void()> answered{};
+  bool retries = true;  // false: the first error counts (a probe)
 
   // Set by the queue.
   uint32_t submitted = 0;  // bytes cut into requests so far
   uint32_t in_flight = 0;  // requests not ended
+  uint32_t given_up = 0;   // requests that ended without the kernel's answer
   bool completed = false;  // `done` was called
-  absl::Status status;     // the first error, or that a request was given up
+  absl::Status status{};   // the first error, or that a request was given up
 };
 
 class TransferOrder {
  public:
+  enum class Load : uint8_t {
+    kLight,
+    kBusy,  // enough requests are in flight: chosen only when nothing waits in the other direction
+    kFull,  // never chosen
+  };
   // A class with a waiting transfer is passed over at most this many times in a row.
   static constexpr int kMostPassedOver = 16;
 
@@ -46,15 +56,17 @@ class TransferOrder {
 
   // The transfer whose next request is to be submitted; null when none waits. A transfer stays at the front
   // of its class until all its bytes are cut into requests (the caller advances `submitted`) or it has
-  // failed. `busy`, by IoOp, marks a direction that has enough requests in flight: it is chosen only when
-  // nothing waits in the other.
-  std::shared_ptr<Transfer> Next(const std::array<bool, 2>& busy = {false, false});
+  // failed. `load` says by IoOp what the directions have in flight.
+  std::shared_ptr<Transfer> Next(const std::array<Load, 2>& load = {Load::kLight, Load::kLight});
 
   // Moves waiting prefetch reads of `slot` behind the waiting demand reads.
   void Promote(uint32_t slot);
 
   // Takes out the waiting prefetch reads of `slot` that have no request submitted.
   std::deque<std::shared_ptr<Transfer>> TakeUnstartedPrefetch(uint32_t slot);
+
+  // Takes out the writes.
+  std::deque<std::shared_ptr<Transfer>> TakeWrites();
 
   // Takes everything out.
   std::deque<std::shared_ptr<Transfer>> TakeAll();

@@ -15,14 +15,34 @@ namespace spillway::io {
 namespace {
 
 constexpr int kTagPlaceBits = 16;
-constexpr int kMostFailures = 2;                 // the first try and one more
-constexpr int64_t kRetryPauseNanos = 250'000;    // doubled with each interruption, up to 32 ms
+constexpr int64_t kInterruptionPause = 250'000;    // ns; doubled with each interruption, up to 32 ms
+constexpr int64_t kFirstFailurePause = 1'000'000;  // ns; doubled with each failure
+constexpr int64_t kLongestFailurePause = 1'000'000'000;
 constexpr int64_t kLongRequest = 1'000'000'000;  // ns: a request that takes longer is entered as a wait
+constexpr int64_t kQuietTime = 10'000'000'000;   // ns without an error: the next one gets a line in the log
 constexpr auto kIdleWait = std::chrono::seconds(3600);
 constexpr auto kLookAtEnd = std::chrono::milliseconds(20);
 // A stop of the process is known by a Poll that ends late, to the length of one.
 constexpr auto kLongestPoll = std::chrono::milliseconds(250);  // while requests are in flight
 constexpr uint64_t kSpeedWindowBytes = 64 << 20;
+
+// Errors of a read that time does not mend. The kernel answers ENODATA for a medium error and EILSEQ for a
+// failed protection check (blk_errors in block/blk-core.c), whereas EIO, ETIMEDOUT, ENOLINK and others come of
+// a path, a controller or a target that may work again. The rest are requests that can never be served.
+bool IsLastingReadError(int error) {
+  switch (error) {
+    case ENODATA:
+    case EILSEQ:
+    case EBADF:
+    case EFAULT:
+    case EINVAL:
+    case EOPNOTSUPP: return true;
+    default: return false;
+  }
+}
+
+// A full disk stays full for longer than a retry takes.
+bool IsFullDisk(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
 }  // namespace
 
@@ -78,7 +98,7 @@ void TransferQueue::Run() {
       polling_ = true;
     }
     EndTransfers(cancelled, EndReason::kCancelled);
-    if (stopping) EndWaiting(EndReason::kCancelled);
+    if (stopping) EndWaiting();
     if (stop_now) break;  // what waits for its next try does not go to the kernel any more
     FillFromRetries();
     if (!batch_.empty()) engine_->Submit(batch_);
@@ -88,7 +108,7 @@ void TransferQueue::Run() {
     const size_t count = engine_->Poll(results, asked);
     AllowForStop(asked);
     for (size_t i = 0; i < count; ++i) Judge(results[i]);
-    GiveUpLateFlights();
+    NoteLateFlights();
     NoteWaits(options_.clock->NowNanos());
   }
   wait_ = nullptr;
@@ -102,23 +122,32 @@ void TransferQueue::Run() {
 // Gives free places to waiting transfers.
 void TransferQueue::FillBatch() {
   for (size_t place = 0; place < flights_.size() && busy_places_ < flights_.size(); ++place) {
-    if (flights_[place].transfer != nullptr || flights_[place].given_up) continue;
-    std::shared_ptr<Transfer> transfer = order_.Next(BusyDirections());
+    if (flights_[place].transfer != nullptr || flights_[place].given_up != nullptr) continue;
+    std::shared_ptr<Transfer> transfer = order_.Next(LoadOfDirections());
     if (transfer == nullptr) return;
     StartFlight(place, std::move(transfer));
   }
 }
 
-// Disks read and write at the same time. While transfers of both directions wait, neither direction takes the
-// last quarter of the places.
-std::array<bool, 2> TransferQueue::BusyDirections() const {
+// Disks read and write at the same time. While transfers of both directions wait, reads do not take the last
+// quarter of the places. Writes never do: those that the drive swallows keep their places, and reads of good
+// slots must still get through.
+std::array<TransferOrder::Load, 2> TransferQueue::LoadOfDirections() const {
+  using Load = TransferOrder::Load;
   std::array<size_t, 2> in_flight = {0, 0};
   for (const Flight& flight : flights_) {
-    if (flight.transfer != nullptr) ++in_flight[static_cast<size_t>(flight.transfer->op)];
+    const Transfer* transfer = flight.transfer != nullptr ? flight.transfer.get() : flight.given_up.get();
+    if (transfer != nullptr) ++in_flight[static_cast<size_t>(transfer->op)];
   }
   const size_t share = flights_.size() - flights_.size() / 4;
-  const bool divides = share < flights_.size();
-  return {divides && in_flight[0] >= share, divides && in_flight[1] >= share};
+  std::array<Load, 2> load = {Load::kLight, Load::kLight};
+  constexpr auto kRead = static_cast<size_t>(IoOp::kRead);
+  constexpr auto kWrite = static_cast<size_t>(IoOp::kWrite);
+  if (counters_.silent.load()) load[kWrite] = Load::kFull;  // NoteSilence ends those that wait
+  if (share == flights_.size()) return load;                // too few places to keep one
+  if (in_flight[kRead] >= share) load[kRead] = Load::kBusy;
+  if (in_flight[kWrite] >= share) load[kWrite] = Load::kFull;
+  return load;
 }
 
 void TransferQueue::StartFlight(size_t place, std::shared_ptr<Transfer> transfer) {
@@ -164,7 +193,8 @@ std::chrono::nanoseconds TransferQueue::PollTimeout() const {
   int64_t soonest = now + std::chrono::nanoseconds(kLongestPoll).count();
   for (const Flight& flight : flights_) {
     if (flight.transfer == nullptr) continue;
-    soonest = std::min(soonest, flight.waiting_to_retry ? flight.retry_at : flight.deadline);
+    if (!flight.late)
+      soonest = std::min(soonest, flight.waiting_to_retry ? flight.retry_at : flight.deadline);
     if (wait_ == nullptr && options_.waits != nullptr)
       soonest = std::min(soonest, flight.started + kLongRequest);
   }
@@ -181,12 +211,8 @@ void TransferQueue::Judge(const IoResult& result) {
   }
   Flight& flight = flights_[place];
   flight.tag = 0;  // a second result for this request is not counted
-  if (flight.given_up) {
-    flight.given_up = false;
-    --given_up_places_;
-    --busy_places_;
-    return;
-  }
+  flight.late = false;
+  if (flight.given_up != nullptr) return NoteAnswer(&flight);
   const uint32_t asked = flight.length - flight.moved;
   if (result.result < 0) {
     RetryOrFail(&flight, -result.result);
@@ -200,7 +226,7 @@ void TransferQueue::Judge(const IoResult& result) {
     // counts as an error: it is the end of the file, or a disk that takes nothing.
     const auto progress = static_cast<uint32_t>(result.result) / kPageBytes * kPageBytes;
     if (progress == 0) {
-      RetryOrFail(&flight, EIO);
+      RetryOrFail(&flight, flight.transfer->op == IoOp::kRead ? ENODATA : EIO);
     } else {
       flight.moved += progress;
       ++counters_.retries;
@@ -217,21 +243,38 @@ void TransferQueue::RetryOrFail(Flight* flight, int error) {
   }
   const bool interrupted = IsInterruption(error);
   const int64_t now = options_.clock->NowNanos();
+  if (flight->interrupted + flight->failed == 0) flight->failing_since = now;
   const int tries = ++(interrupted ? flight->interrupted : flight->failed);
-  // A full disk is not tried again: it stays full for longer than a retry takes.
-  const bool hopeless = error == ENOSPC || error == EDQUOT || error == EFBIG;
-  const bool too_long = now - flight->started >= options_.request_timeout.count();
-  if (hopeless || (interrupted ? too_long : tries >= kMostFailures)) {
-    const absl::Status status = os::StatusFromErrno(error, Describe(*flight->transfer));
+  const absl::Status status = os::StatusFromErrno(error, Describe(*flight->transfer));
+  if (!MayTryAgain(*flight, error, now)) {
     // Whatever the number: a kernel without memory is not a full disk.
     Fail(flight, interrupted ? absl::UnavailableError(status.message()) : status);
     return;
   }
   ++counters_.retries;
   flight->waiting_to_retry = true;
-  // The first interruption is retried at once. A device that answers EAGAIN again and again gets longer
-  // pauses.
-  flight->retry_at = tries == 1 ? 0 : now + (kRetryPauseNanos << std::min(tries, 7));
+  if (interrupted) {
+    // The first interruption is retried at once. A device that answers EAGAIN again and again gets longer
+    // pauses.
+    flight->retry_at = tries == 1 ? 0 : now + (kInterruptionPause << std::min(tries, 7));
+    return;
+  }
+  flight->retry_at = now + std::min(kFirstFailurePause << std::min(tries - 1, 10), kLongestFailurePause);
+  if (failed_at_ == 0 || now - failed_at_ > kQuietTime)
+    os::Log(os::LogLevel::kWarn, std::string(status.message()) + "; it is tried again");
+  failed_at_ = now;
+}
+
+// A read is tried until it succeeds: its bytes may have no other copy, and drives come back. A block whose
+// write fails stays where it is.
+bool TransferQueue::MayTryAgain(const Flight& flight, int error, int64_t now) const {
+  const int64_t failing = now - flight.failing_since;
+  const bool interrupted = IsInterruption(error);
+  if (!flight.transfer->retries) return interrupted && failing < options_.retry_time.count();
+  if (flight.transfer->op == IoOp::kRead)
+    return !IsLastingReadError(error) || failing < options_.retry_time.count();
+  if (IsFullDisk(error)) return false;
+  return failing < (interrupted ? options_.request_timeout : options_.retry_time).count();
 }
 
 void TransferQueue::Fail(Flight* flight, const absl::Status& status) {
@@ -243,7 +286,7 @@ void TransferQueue::Fail(Flight* flight, const absl::Status& status) {
 void TransferQueue::EndFlight(Flight* flight) {
   const std::shared_ptr<Transfer> transfer = std::move(flight->transfer);
   flight->transfer = nullptr;
-  if (!flight->given_up) --busy_places_;
+  if (flight->given_up == nullptr) --busy_places_;
   busy_bytes_ += flight->moved;
   MeasureSpeed(options_.clock->NowNanos());
   --transfer->in_flight;
@@ -264,6 +307,14 @@ void TransferQueue::CompleteIfEnded(const std::shared_ptr<Transfer>& transfer) {
   const std::function<void(absl::Status)> done = std::move(transfer->done);
   transfer->done = nullptr;
   done(transfer->status);
+  CallAnswered(transfer.get());
+}
+
+// After a `done` with DeadlineExceeded, once the kernel has nothing of the transfer any more.
+void TransferQueue::CallAnswered(Transfer* transfer) {
+  if (!transfer->completed || transfer->given_up > 0 || !absl::IsDeadlineExceeded(transfer->status)) return;
+  const std::function<void()> answered = std::exchange(transfer->answered, nullptr);
+  if (answered) answered();
 }
 
 // Enters the oldest request as a wait once it takes long, until it ends.

@@ -1,8 +1,9 @@
 // TransferQueue: the thread of one directory. It cuts transfers into requests, keeps a bounded number of them
-// in flight on the directory's engine, and judges every result. A short transfer is continued, an interrupted
-// request submitted again, a failed one tried once more, and one that never comes back is given up after a
-// time. The queue owns the engine; checksums, slots and files are the store's. Any thread pushes transfers; a
-// transfer's error comes with its `done`, on the queue's thread.
+// in flight on the directory's engine, and judges every result. A short transfer is continued, and a failed
+// request tried again: a write for some seconds, a read until it succeeds, since its bytes may have no other
+// copy. A drive that is silent is waited for by reads; its writes are given up after a time. The queue owns
+// the engine; checksums, slots and files are the store's. Any thread pushes transfers; a transfer's error
+// comes with its `done`, on the queue's thread.
 
 #ifndef SPILLWAY_IO_TRANSFER_QUEUE_H_
 #define SPILLWAY_IO_TRANSFER_QUEUE_H_
@@ -10,6 +11,7 @@
 #include <array>
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,8 +30,14 @@ struct TransferQueueOptions {
   std::string path;   // of the directory, for messages
   std::string drive;  // "nvme0n1p2"; likewise
   uint32_t request_bytes = 512u << 10;
-  // So long the disk may be silent about a try of a request, and so long interrupted ones are tried again.
-  std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
+  // Without an answer for this long a try of a request is late: the drive counts as silent, and a write is
+  // given up. Interrupted writes are tried again for as long.
+  std::chrono::nanoseconds request_timeout = std::chrono::seconds(30);
+  // How long a failed write is tried again, from its first error on; likewise a read whose error says that
+  // the bytes are not there.
+  std::chrono::nanoseconds retry_time = std::chrono::seconds(2);
+  // Called when counters().silent has changed, on the queue's thread. Must not block.
+  std::function<void()> silence_changed;
   const os::Clock* clock = os::Clock::System();
   os::WaitList* waits = nullptr;  // null: requests that take long are not entered
 };
@@ -39,8 +47,8 @@ struct TransferCounters {
   os::Atomic<uint64_t> bytes_written{0};
   os::Atomic<uint64_t> bytes_read{0};
   os::Atomic<uint64_t> retries{0};
-  os::Atomic<uint64_t> errors{0};        // transfers that failed, but for cancelled ones and the end
-  os::Atomic<bool> unresponsive{false};  // a request was given up
+  os::Atomic<uint64_t> errors{0};  // transfers that failed, but for cancelled ones and the end
+  os::Atomic<bool> silent{false};  // a request is late
 };
 
 class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
@@ -76,7 +84,7 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   void AbandonAfterFork() { engine_->AbandonAfterFork(); }
 
  private:
-  enum class EndReason : uint8_t { kCancelled, kUnresponsive };
+  enum class EndReason : uint8_t { kCancelled, kSilent };
 
   struct Flight {                        // one request; its place in flights_ is the low part of the tag
     std::shared_ptr<Transfer> transfer;  // null: the place is free
@@ -85,7 +93,11 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
     uint32_t moved = 0;                  // of length, so far
     int interrupted = 0;                 // results EINTR and EAGAIN so far
     int failed = 0;                      // other errors so far
-    bool given_up = false;  // its result did not come in time; the place stays taken until it does
+    int64_t failing_since = 0;           // clock, ns: the first of these
+    bool late = false;                   // its result has not come in time
+    // Of a write that is late: it has ended, and its place stays taken until the result comes. For that the
+    // transfer is kept here.
+    std::shared_ptr<Transfer> given_up;
     bool waiting_to_retry = false;
     int64_t retry_at = 0;  // clock, ns
     int64_t deadline = 0;  // clock, ns: of the try in flight
@@ -96,7 +108,7 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   TransferQueue(std::unique_ptr<IoEngine> engine, const TransferQueueOptions& options);
 
   void Run();
-  std::array<bool, 2> BusyDirections() const;
+  std::array<TransferOrder::Load, 2> LoadOfDirections() const;
   void FillBatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FillFromRetries();
   void StartFlight(size_t place, std::shared_ptr<Transfer> transfer);
@@ -104,14 +116,17 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   std::chrono::nanoseconds PollTimeout() const;
   void Judge(const IoResult& result);
   void RetryOrFail(Flight* flight, int error);
+  bool MayTryAgain(const Flight& flight, int error, int64_t now) const;
   void Fail(Flight* flight, const absl::Status& status);
   void EndFlight(Flight* flight);
   void CompleteIfEnded(const std::shared_ptr<Transfer>& transfer);
+  static void CallAnswered(Transfer* transfer);
   void GiveUp(Flight* flight);
-  void GiveUpLateFlights();
-  void NoteUnresponsive();
+  void NoteLateFlights();
+  void NoteAnswer(Flight* flight);
+  void NoteSilence();
   void AllowForStop(std::chrono::nanoseconds asked);
-  void EndWaiting(EndReason reason);
+  void EndWaiting();
   void EndTransfers(const std::deque<std::shared_ptr<Transfer>>& transfers, EndReason reason);
   bool EndAll();  // true when the kernel has no request left
   void NoteWaits(int64_t now);
@@ -131,6 +146,7 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   std::vector<IoRequest> batch_;
   size_t busy_places_ = 0;          // flights_ with a transfer or given up
   size_t given_up_places_ = 0;      // of these, given up
+  int64_t failed_at_ = 0;           // clock, ns: the last error of a request that is tried again; 0: none
   uint64_t next_sequence_ = 0;      // high part of the tags: tells results of earlier uses of a place
   std::unique_ptr<os::Wait> wait_;  // for the oldest request, once it takes long
   bool ending_ = false;             // in EndAll

@@ -25,17 +25,21 @@ constexpr auto kStoppedProcess = std::chrono::seconds(1);
 
 // Gives up a request. Its place stays taken: the kernel may still use the buffer and answer.
 void TransferQueue::GiveUp(Flight* flight) {
-  flight->given_up = true;
+  flight->given_up = flight->transfer;
   ++given_up_places_;
+  ++flight->transfer->given_up;
   // Whatever else went wrong with the transfer: that the kernel may still use the buffer is what must be known.
   flight->transfer->status = absl::DeadlineExceededError(Describe(*flight->transfer) + ": never came back");
   EndFlight(flight);
 }
 
-void TransferQueue::NoteUnresponsive() {
-  if (counters_.unresponsive.exchange(true)) return;
-  os::Log(os::LogLevel::kWarn,
-          "path=" + options_.path + " does not answer any more and gets no new spill slots");
+// The kernel has answered a request that was given up.
+void TransferQueue::NoteAnswer(Flight* flight) {
+  const std::shared_ptr<Transfer> transfer = std::exchange(flight->given_up, nullptr);
+  --given_up_places_;
+  --busy_places_;
+  --transfer->given_up;
+  CallAnswered(transfer.get());
 }
 
 // A process that is stopped (SIGSTOP, a suspended job) gets no results meanwhile, and the clock goes on. The
@@ -48,42 +52,59 @@ void TransferQueue::AllowForStop(std::chrono::nanoseconds asked) {
   for (Flight& flight : flights_) {
     flight.started += late;
     flight.deadline += late;
+    flight.failing_since += late;
   }
 }
 
-void TransferQueue::GiveUpLateFlights() {
+// Reads wait for a drive that is silent: it may come back, and they have no other place to read from. Writes
+// are given up, and their blocks stay where they are.
+void TransferQueue::NoteLateFlights() {
   const int64_t now = options_.clock->NowNanos();
   const auto is_late = [now](const Flight& flight) {
-    return flight.transfer != nullptr && !flight.waiting_to_retry && now >= flight.deadline;
+    return flight.transfer != nullptr && !flight.late && !flight.waiting_to_retry && now >= flight.deadline;
   };
   if (std::any_of(flights_.begin(), flights_.end(), is_late)) {
-    // What has come meanwhile is not given up.
+    // What has come meanwhile is not late.
     std::array<IoResult, 64> results;
     while (const size_t count = engine_->Poll(results, std::chrono::nanoseconds::zero())) {
       for (size_t i = 0; i < count; ++i) Judge(results[i]);
     }
   }
-  bool all_stuck = !flights_.empty();
   for (Flight& flight : flights_) {
-    if (is_late(flight)) {
-      NoteUnresponsive();
-      GiveUp(&flight);
-    }
-    all_stuck = all_stuck && flight.given_up;
+    if (!is_late(flight)) continue;
+    flight.late = true;
+    if (flight.transfer->op == IoOp::kWrite) GiveUp(&flight);
   }
-  // Without a free place no waiting transfer would ever start.
-  if (all_stuck) EndWaiting(EndReason::kUnresponsive);
+  NoteSilence();
 }
 
-// Completes all waiting transfers that have no request in flight. A partly submitted transfer ends with its
-// last request.
-void TransferQueue::EndWaiting(EndReason reason) {
+void TransferQueue::NoteSilence() {
+  const bool silent =
+      std::any_of(flights_.begin(), flights_.end(), [](const Flight& flight) { return flight.late; });
+  if (silent) {
+    std::deque<std::shared_ptr<Transfer>> writes;
+    {
+      os::MutexLock lock(&mu_);
+      writes = order_.TakeWrites();
+    }
+    EndTransfers(writes, EndReason::kSilent);
+  }
+  if (counters_.silent.exchange(silent) == silent) return;
+  os::Log(os::LogLevel::kWarn,
+          "path=" + options_.path +
+              (silent ? " does not answer and gets no new spill slots until it does" : " answers again"));
+  if (options_.silence_changed) options_.silence_changed();
+}
+
+// Completes all waiting transfers that have no request in flight, as cancelled. A partly submitted transfer
+// ends with its last request.
+void TransferQueue::EndWaiting() {
   std::deque<std::shared_ptr<Transfer>> waiting;
   {
     os::MutexLock lock(&mu_);
     waiting = order_.TakeAll();
   }
-  EndTransfers(waiting, reason);
+  EndTransfers(waiting, EndReason::kCancelled);
 }
 
 void TransferQueue::EndTransfers(const std::deque<std::shared_ptr<Transfer>>& transfers, EndReason reason) {

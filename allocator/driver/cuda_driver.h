@@ -55,8 +55,8 @@ inline bool MayCapture(CUresult asked, CUstreamCaptureStatus status) {
 }
 
 // The driver's code that a status carries. CUDA_SUCCESS for OK. For a status without a code:
-// CUDA_ERROR_OUT_OF_MEMORY for kResourceExhausted, CUDA_ERROR_TIMEOUT for kDeadlineExceeded, else
-// CUDA_ERROR_UNKNOWN.
+// CUDA_ERROR_OUT_OF_MEMORY for kResourceExhausted, CUDA_ERROR_TIMEOUT for kDeadlineExceeded,
+// CUDA_ERROR_OPERATING_SYSTEM for kDataLoss (a disk lost bytes), else CUDA_ERROR_UNKNOWN.
 CUresult ResultOf(const absl::Status& status);
 // The same status and the same driver's code with another message.
 absl::Status WithWords(const absl::Status& status, const std::string& words);

@@ -187,7 +187,6 @@ void Allocations::FreeLocked(const TableLock& lock, Block* block) {
       addresses_->BeginFree(lock, block);
       wake_();
       return;
-    case BlockState::kLost: core_->table.MoveLocked(lock, block, BlockState::kFree); break;
     case BlockState::kFree:
     case BlockState::kCached: SPILLWAY_CHECK(false);
   }

@@ -18,7 +18,7 @@ constexpr int kMostAttempts = 100;
 constexpr int kMostFailures = 3;
 
 bool MayBeTriedAgain(const absl::Status& status) {
-  return !absl::IsDeadlineExceeded(status) && !absl::IsCancelled(status);
+  return !absl::IsDeadlineExceeded(status) && !absl::IsCancelled(status) && !absl::IsDataLoss(status);
 }
 
 // Under pressure the launching thread records an event each so many launches.

@@ -40,8 +40,7 @@ uint64_t Coverage::PrintAndLeast() const {
     for (int to = 0; to < kBlockStates; ++to) {
       const auto a = static_cast<BlockState>(from);
       const auto b = static_cast<BlockState>(to);
-      // A lost block ends the process: tests of its own show that.
-      if (!CanTransition(a, b) || a == BlockState::kLost || b == BlockState::kLost) continue;
+      if (!CanTransition(a, b)) continue;
       count(std::string(NameOf(a)) + " -> " + NameOf(b), moves[from][to]);
     }
   }

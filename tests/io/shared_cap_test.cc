@@ -31,7 +31,8 @@ class SharedCapTest : public ::testing::Test {
     if (broken) {
       FaultPlan plan;
       plan.faults = {{.op = IoOp::kWrite, .count = UINT64_MAX, .error = EIO}};
-      options.errors_until_bad = 1;
+      options.errors_until_closed = 1;
+      options.retry_time = std::chrono::milliseconds(1);
       options.wrap_engine = [plan](std::unique_ptr<IoEngine> inner, size_t) {
         return MakeFaultyEngine(std::move(inner), plan);
       };

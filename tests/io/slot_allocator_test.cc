@@ -56,6 +56,10 @@ TEST(SlotAllocatorTest, QuarantinedSlotsStayAway) {
   EXPECT_NE(slots.Allocate(), index);
   EXPECT_FALSE(slots.Allocate().has_value());
   slots.CheckInvariants();
+  slots.Restore(index);
+  EXPECT_EQ(slots.quarantined_count(), 0u);
+  slots.CheckInvariants();
+  EXPECT_EQ(slots.Allocate(), index);
 }
 
 TEST(SlotAllocatorTest, KeepsItsInvariantsUnderRandomUse) {

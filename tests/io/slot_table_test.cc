@@ -30,9 +30,54 @@ TEST(SlotTableTest, KnowsWhatASlotHoldsAndForgetsItWhenItShould) {
   ASSERT_EQ(table.Allocate(), slot);
   EXPECT_FALSE(table.BeginRead(slot).has_value());
   EXPECT_GT(table.BeginWrite(slot, 4096), second);
-  table.EndWrite(slot, WriteOutcome::kSlotSuspect, Checksum{});
+  table.EndWrite(slot, WriteOutcome::kSuspect, Checksum{});
   table.Release(slot);
   EXPECT_EQ(table.slots().quarantined_count(), 1u);
+}
+
+// A table whose only slot has had a write with this outcome and was given back.
+SlotTable AfterWrite(WriteOutcome outcome) {
+  SlotTable table;
+  table.Grow(1);
+  table.Allocate();
+  table.BeginWrite(0, 4096);
+  table.EndWrite(0, outcome, Checksum{});
+  table.Release(0);
+  return table;
+}
+
+TEST(SlotTableTest, ASuspectSlotServesTheProbeAndIsTrustedAfterwards) {
+  SlotTable table = AfterWrite(WriteOutcome::kSuspect);
+  EXPECT_EQ(table.Allocate(), std::nullopt);
+  table.Answered(0);
+  EXPECT_EQ(table.Allocate(), std::nullopt) << "an answer proves nothing about the place";
+  ASSERT_EQ(table.AllocateForProbe(), 0u);
+  table.BeginWrite(0, 4096);
+  table.EndWrite(0, WriteOutcome::kSuspect, Checksum{});
+  table.Release(0);
+  EXPECT_EQ(table.slots().quarantined_count(), 1u) << "the probe failed";
+  table.Trust();
+  EXPECT_EQ(table.Allocate(), 0u);
+}
+
+TEST(SlotTableTest, ASlotWithAWriteUnderWayIsOutOfUseUntilItIsAnswered) {
+  SlotTable table = AfterWrite(WriteOutcome::kUnanswered);
+  table.Trust();
+  EXPECT_EQ(table.AllocateForProbe(), std::nullopt);
+  table.Answered(0);
+  EXPECT_EQ(table.Allocate(), 0u);
+}
+
+TEST(SlotTableTest, AnAnswerBeforeTheSlotIsGivenBackLeavesItInUse) {
+  SlotTable table;
+  table.Grow(1);
+  table.Allocate();
+  table.BeginWrite(0, 4096);
+  table.EndWrite(0, WriteOutcome::kUnanswered, Checksum{});
+  table.Answered(0);
+  EXPECT_EQ(table.slots().in_use_count(), 1u);
+  table.Release(0);
+  EXPECT_EQ(table.Allocate(), 0u);
 }
 
 TEST(SlotTableDeathTest, RefusesOverlappingUse) {
@@ -52,6 +97,9 @@ TEST(SlotTableDeathTest, RefusesOverlappingUse) {
   EXPECT_DEATH(busy(true).Release(0), "CHECK failed");
   EXPECT_DEATH(busy(false).BeginWrite(0, 4096), "CHECK failed");
   EXPECT_DEATH(busy(false).Release(0), "CHECK failed");
+  SlotTable unanswered = busy(true);
+  unanswered.EndWrite(0, WriteOutcome::kUnanswered, Checksum{});
+  EXPECT_DEATH(unanswered.BeginWrite(0, 4096), "CHECK failed");
 }
 
 }  // namespace

@@ -237,6 +237,7 @@ TEST(ClosedDirectoryTest, ADirectoryThatClosesForErrorsHasNoCapacityAtOnce) {
   TestDirectory good;
   SpillStoreOptions options = SmallOptions(bad.path());
   options.directories.push_back({good.path(), 0});
+  options.retry_time = std::chrono::milliseconds(10);
   options.wrap_engine = [](std::unique_ptr<IoEngine> inner, size_t directory) {
     FaultPlan plan;
     if (directory == 0) plan.faults = {WriteFault(EIO, UINT64_MAX)};
@@ -251,7 +252,7 @@ TEST(ClosedDirectoryTest, ADirectoryThatClosesForErrorsHasNoCapacityAtOnce) {
   }
   const uint64_t after = store->capacity_bytes();
   const SpillStoreStats stats = store->stats();
-  EXPECT_TRUE(stats.directories[0].bad);
+  EXPECT_TRUE(stats.directories[0].closed);
   EXPECT_LE(after, stats.directories[1].file_bytes);
   EXPECT_TRUE(store->GrowTo(64 * kMiB).ok()) << "the other one makes up for it";
 }

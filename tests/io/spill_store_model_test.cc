@@ -144,7 +144,6 @@ TEST_P(SpillStoreModelTest, AgreesWithAMap) {
   }
   options.growth_bytes = 8 * kSlotBytes;
   options.request_bytes = 256u << 10;
-  options.errors_until_bad = 1 << 30;
   options.wrap_engine = [&tested](std::unique_ptr<IoEngine> inner, size_t directory) {
     FaultPlan plan;
     plan.random_rate = tested.fault_rate;

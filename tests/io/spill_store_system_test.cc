@@ -172,7 +172,7 @@ int SpillWhileStopped(const std::string& path) {
   Waiter waiter;
   store->Write(slot, data.data(), kPageBytes, waiter.Expect());
   const absl::Status status = waiter.WaitAll()[0];
-  std::puts(store->stats().directories[0].bad ? "bad" : status.ToString().c_str());
+  std::puts(store->stats().directories[0].closed ? "bad" : status.ToString().c_str());
   std::fflush(stdout);
   return 0;
 }

@@ -55,11 +55,12 @@ TEST(TransferOrderTest, ADirectionWithEnoughInFlightLetsTheOtherGoFirst) {
   order.Push(Waiting(TransferClass::kDemandRead, 1, 10));
   order.Push(Waiting(TransferClass::kPrefetchRead, 2, 10));
   order.Push(Waiting(TransferClass::kWrite, 3, 2));
-  constexpr std::array<bool, 2> kReadsBusy = {true, false};
-  constexpr std::array<bool, 2> kWritesBusy = {false, true};
-  constexpr std::array<bool, 2> kBothBusy = {true, true};
-  const auto slot = [&order](const std::array<bool, 2>& busy) {
-    const std::shared_ptr<Transfer> next = order.Next(busy);
+  using Load = TransferOrder::Load;
+  constexpr std::array<Load, 2> kReadsBusy = {Load::kBusy, Load::kLight};
+  constexpr std::array<Load, 2> kWritesBusy = {Load::kLight, Load::kBusy};
+  constexpr std::array<Load, 2> kBothBusy = {Load::kBusy, Load::kBusy};
+  const auto slot = [&order](const std::array<Load, 2>& load) {
+    const std::shared_ptr<Transfer> next = order.Next(load);
     ++next->submitted;
     return next->slot;
   };
@@ -68,6 +69,27 @@ TEST(TransferOrderTest, ADirectionWithEnoughInFlightLetsTheOtherGoFirst) {
   EXPECT_EQ(slot(kBothBusy), 1u) << "then as ever";
   EXPECT_EQ(slot(kReadsBusy), 3u);
   EXPECT_EQ(slot(kReadsBusy), 1u) << "nothing else waits";
+}
+
+TEST(TransferOrderTest, AFullDirectionWaitsThoughNothingElseDoes) {
+  using Load = TransferOrder::Load;
+  TransferOrder order;
+  order.Push(Waiting(TransferClass::kWrite, 1, 10));
+  for (int i = 0; i < 2 * TransferOrder::kMostPassedOver; ++i)
+    EXPECT_EQ(order.Next({Load::kLight, Load::kFull}), nullptr);
+  order.Push(Waiting(TransferClass::kPrefetchRead, 2, 1));
+  EXPECT_EQ(order.Next({Load::kBusy, Load::kFull})->slot, 2u);
+  EXPECT_EQ(order.Next()->slot, 2u) << "the time in which it was full gives it no turn";
+}
+
+TEST(TransferOrderTest, TakesOutTheWritesAlone) {
+  TransferOrder order;
+  order.Push(Waiting(TransferClass::kWrite, 1, 1));
+  order.Push(Waiting(TransferClass::kDemandRead, 2, 1));
+  const auto writes = order.TakeWrites();
+  ASSERT_EQ(writes.size(), 1u);
+  EXPECT_EQ(writes[0]->slot, 1u);
+  EXPECT_EQ(order.Next()->slot, 2u);
 }
 
 TEST(TransferOrderTest, PromotesThePrefetchReadsOfOneSlot) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "io/aligned_buffer.h"
+#include "tests/fakes/drive_engine.h"
 #include "tests/fakes/faulty_engine.h"
 #include "tests/fakes/memory_engine.h"
 #include "tests/fakes/wait_until.h"
@@ -136,31 +137,132 @@ TEST_F(TransferQueueTest, CutsATransferIntoRequestsAndCountsItsBytes) {
   EXPECT_EQ(queue_->place(), "/disk (nvme0n1p2)");
 }
 
-TEST_F(TransferQueueTest, AnErrorIsTriedAgainOnceAndThenReported) {
-  Fault once{FaultKind::kErrno, IoOp::kWrite, 1, 1};
-  Fault twice{FaultKind::kErrno, IoOp::kRead, 1, UINT64_MAX};
-  Start({once, twice});
-  EXPECT_TRUE(Move(IoOp::kWrite, data_.data()).ok());
-  EXPECT_EQ(queue_->counters().retries.load(), 1u);
+TEST_F(TransferQueueTest, AWriteIsTriedAgainForSomeSecondsAndThenReported) {
+  StartHastily({Fault{FaultKind::kErrno, IoOp::kWrite, 1, 15}});
+  EXPECT_TRUE(Move(IoOp::kWrite, data_.data()).ok()) << "three requests, five errors each: 31 ms";
+  EXPECT_EQ(queue_->counters().retries.load(), 15u);
   EXPECT_EQ(queue_->counters().errors.load(), 0u);
-  const absl::Status failed = Move(IoOp::kRead, data_.data());
+  Stop();
+  StartHastily({Fault{FaultKind::kErrno, IoOp::kWrite, 1, UINT64_MAX}});
+  stopped_ = false;
+  const int64_t began = clock_.NowNanos();
+  const absl::Status failed = Move(IoOp::kWrite, data_.data());
   EXPECT_FALSE(failed.ok());
   EXPECT_NE(std::string(failed.message()).find("/disk"), std::string::npos) << failed;
   EXPECT_EQ(queue_->counters().errors.load(), 1u);
+  EXPECT_GE(clock_.NowNanos() - began, std::chrono::nanoseconds(seconds(2)).count());
+  EXPECT_LE(queue_->counters().retries.load(), 45u) << "with growing pauses";
 }
 
-// Whoever has the buffer must know that the kernel may still write there, whatever else went wrong.
-TEST_F(TransferQueueTest, ARequestThatNeverCameBackCountsMoreThanTheErrorOfAnotherOne) {
-  StartHastily({Fault{FaultKind::kErrno, IoOp::kRead, 1}, Fault{FaultKind::kNever, IoOp::kRead, 2},
-                Fault{FaultKind::kErrno, IoOp::kRead, 4}});
-  const absl::Status status = Move(IoOp::kRead, data_.data());
+TEST_F(TransferQueueTest, AReadIsTriedUntilItSucceeds) {
+  for (const int error : {EIO, ETIMEDOUT, ENOLINK, ENOMEM}) {
+    StartHastily({Fault{FaultKind::kErrno, IoOp::kRead, 1, 3000, error}});
+    ASSERT_TRUE(Move(IoOp::kWrite, data_.data()).ok());
+    const absl::Status status = Move(IoOp::kRead, data_.data());
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(queue_->counters().errors.load(), 0u);
+    Stop();
+    stopped_ = false;
+    counters_ = std::make_shared<FaultCounters>();
+  }
+  stopped_ = true;
+}
+
+TEST_F(TransferQueueTest, AReadWhoseBytesAreGoneEndsAfterSomeSeconds) {
+  for (const int error : {ENODATA, EILSEQ, EINVAL}) {
+    StartHastily({Fault{FaultKind::kErrno, IoOp::kRead, 1, UINT64_MAX, error}});
+    const absl::Status status = Move(IoOp::kRead, data_.data());
+    EXPECT_NE(std::string(status.message()).find("read of"), std::string::npos) << status;
+    EXPECT_EQ(queue_->counters().errors.load(), 1u);
+    Stop();
+    stopped_ = false;
+  }
+  stopped_ = true;
+}
+
+TEST_F(TransferQueueTest, OfAProbeTheFirstErrorCounts) {
+  Start({Fault{FaultKind::kErrno, IoOp::kWrite, 1, 1}});
+  Waiter waiter;
+  Transfer probe{.op = IoOp::kWrite,
+                 .transfer_class = TransferClass::kWrite,
+                 .bytes = kRequest,
+                 .data = data_.data(),
+                 .done = waiter.Expect(),
+                 .retries = false};
+  ASSERT_TRUE(queue_->Push(std::make_shared<Transfer>(std::move(probe))));
+  EXPECT_FALSE(waiter.WaitAll()[0].ok());
+  EXPECT_EQ(queue_->counters().retries.load(), 0u);
+}
+
+// ---- Drives that are silent.
+
+class SilentDriveTest : public TransferQueueTest {
+ protected:
+  SilentDriveTest() {
+    options_.clock = &clock_;
+    options_.silence_changed = [this] { ++changes_; };
+    auto engine = std::make_unique<DriveEngine>(drive_, MakeMemoryEngine({}));
+    StartOver(std::make_unique<HastyEngine>(&clock_, std::move(engine)));
+    EXPECT_TRUE(Move(IoOp::kWrite, data_.data()).ok());
+  }
+  bool Silent() const { return queue_->counters().silent.load(); }
+
+  std::shared_ptr<Drive> drive_ = std::make_shared<Drive>();
+  std::atomic<int> changes_{0};
+};
+
+TEST_F(SilentDriveTest, AReadWaitsUntilTheDriveComesBack) {
+  drive_->Set(IoOp::kRead, Drive::kHolds);
+  Waiter waiter;
+  AlignedBuffer back(kBytes);
+  ASSERT_TRUE(Begin(IoOp::kRead, back.data(), &waiter));
+  ASSERT_TRUE(tests::WaitUntil([&] { return Silent(); }));
+  const int64_t now = clock_.NowNanos();
+  ASSERT_TRUE(tests::WaitUntil(
+      [&] { return clock_.NowNanos() - now > std::chrono::nanoseconds(seconds(70)).count(); }));
+  drive_->Heal();
+  EXPECT_TRUE(waiter.WaitAll()[0].ok());
+  EXPECT_EQ(std::memcmp(back.data(), data_.data(), kBytes), 0);
+  EXPECT_TRUE(tests::WaitUntil([&] { return !Silent() && changes_ == 2; }));
+}
+
+TEST_F(SilentDriveTest, AWriteIsGivenUpAndItsAnswerIsReported) {
+  drive_->Set(IoOp::kWrite, Drive::kHolds);
+  Waiter waiter;
+  std::atomic<int> answered{0};
+  Transfer write{.op = IoOp::kWrite,
+                 .transfer_class = TransferClass::kWrite,
+                 .bytes = kBytes,
+                 .data = data_.data(),
+                 .done = waiter.Expect(),
+                 .answered = [&] { ++answered; }};
+  ASSERT_TRUE(queue_->Push(std::make_shared<Transfer>(std::move(write))));
+  const absl::Status status = waiter.WaitAll()[0];
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_EQ(answered, 0);
+  EXPECT_TRUE(absl::IsUnavailable(Move(IoOp::kWrite, data_.data()))) << "nothing is added to the silence";
+  drive_->Heal();
+  EXPECT_TRUE(tests::WaitUntil([&] { return answered == 1 && !Silent(); }));
+  EXPECT_TRUE(Move(IoOp::kWrite, data_.data()).ok());
+}
+
+TEST_F(SilentDriveTest, WritesThatAreSwallowedLeavePlacesForReads) {
+  drive_->Set(IoOp::kWrite, Drive::kSwallows);
+  Waiter writes;
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(Begin(IoOp::kWrite, data_.data(), &writes));
+  ASSERT_TRUE(tests::WaitUntil([&] { return drive_->touched(IoOp::kWrite) >= 12; }));
+  AlignedBuffer back(kBytes);
+  EXPECT_TRUE(Move(IoOp::kRead, back.data()).ok());
+  for (const absl::Status& status : writes.WaitAll())
+    EXPECT_TRUE(absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status)) << status;
+  EXPECT_TRUE(Silent());
+  EXPECT_TRUE(Move(IoOp::kRead, back.data()).ok()) << "and for ever";
 }
 
 TEST_F(TransferQueueTest, ARequestThatTakesLongIsLookedAtNowAndThen) {
-  StartHastily({Fault{FaultKind::kNever, IoOp::kRead, 1}});
-  EXPECT_TRUE(absl::IsDeadlineExceeded(Move(IoOp::kRead, data_.data())));
-  EXPECT_LT(hasty_->polls(), 1000u) << "in a minute";
+  StartHastily({Fault{FaultKind::kNever, IoOp::kWrite, 1}});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Move(IoOp::kWrite, data_.data())));
+  EXPECT_LT(hasty_->polls(), 1000u) << "in half a minute";
 }
 
 TEST_F(TransferQueueTest, AtTheEndARequestThatNeverCameBackCountsMoreThanACancelledOne) {
@@ -194,7 +296,7 @@ TEST_F(TransferQueueTest, EndlessInterruptionsAreAnErrorAfterThatTime) {
     StartHastily({Fault{FaultKind::kErrno, IoOp::kWrite, 1, UINT64_MAX, error}});
     const absl::Status status = Move(IoOp::kWrite, data_.data());
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
-    EXPECT_FALSE(queue_->counters().unresponsive.load());
+    EXPECT_FALSE(queue_->counters().silent.load());
     Stop();
     stopped_ = false;
   }
@@ -232,7 +334,7 @@ TEST_F(TransferQueueTest, TheTimeInWhichTheProcessWasStoppedDoesNotCount) {
   StartOver(std::make_unique<StoppedEngine>(&clock_, MakeMemoryEngine({.latency = milliseconds(20)})));
   const absl::Status status = Move(IoOp::kWrite, data_.data());
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_FALSE(queue_->counters().unresponsive.load());
+  EXPECT_FALSE(queue_->counters().silent.load());
   Stop();
 }
 
@@ -244,7 +346,7 @@ TEST_F(TransferQueueTest, ADiskThatIsBusyAtTheEndIsNotCalledSilent) {
   ASSERT_TRUE(tests::WaitUntil([&] { return counters_->writes.load() == 3; }));
   Stop(milliseconds(50));
   EXPECT_TRUE(absl::IsDeadlineExceeded(waiter.WaitAll()[0]));
-  EXPECT_FALSE(queue_->counters().unresponsive.load());
+  EXPECT_FALSE(queue_->counters().silent.load());
   EXPECT_EQ(queue_->counters().errors.load(), 0u);
   const std::string lines = testing::internal::GetCapturedStderr();
   EXPECT_EQ(lines.find("does not answer"), std::string::npos) << lines;

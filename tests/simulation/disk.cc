@@ -47,6 +47,17 @@ uint64_t Disk::SpaceOf(int file) const {
   return options_.most_bytes - std::min(options_.most_bytes, files_[static_cast<size_t>(file)]->bytes);
 }
 
+void Disk::FallIll(Sickness sickness, int64_t nanos) {
+  sickness_ = sickness;
+  ill_until_ = scheduler().now() + nanos;
+}
+
+bool Disk::Fails(io::IoOp op) const {
+  if (sickness_ == Sickness::kSilent || scheduler().now() >= ill_until_) return false;
+  if (sickness_ == Sickness::kAllFail) return true;
+  return (op == io::IoOp::kRead) == (sickness_ == Sickness::kReadsFail);
+}
+
 int32_t Disk::Move(int number, const io::IoRequest& request) {
   ++transfers_;
   const auto chance = [this](int one_in) {
@@ -56,13 +67,8 @@ int32_t Disk::Move(int number, const io::IoRequest& request) {
     scheduler().SleepUntil(scheduler().now() + (int64_t{10'000} << random_->Below(12)));
   }
   scheduler().SwitchPoint();
-  // The disk has the only copy of what is read: a read succeeds when it is tried again.
-  const std::pair<int, uint64_t> place(number, request.offset);
-  const bool again = request.op == io::IoOp::kRead && failed_reads_.erase(place) > 0;
-  if (!again && chance(options_.fail_one_in)) {
-    if (request.op == io::IoOp::kRead) failed_reads_.insert(place);
-    return -EIO;
-  }
+  while (sickness_ == Sickness::kSilent && scheduler().now() < ill_until_) scheduler().SleepUntil(ill_until_);
+  if (Fails(request.op) || chance(options_.fail_one_in)) return -EIO;
   File& file = *files_[static_cast<size_t>(number)];
   if (!file.open) scheduler().Fail("a transfer touches a file that is closed");
   uint32_t length = request.length;

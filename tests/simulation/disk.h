@@ -1,6 +1,6 @@
 // Disk: simulated directories with files of slots, below the product's SpillStore. It keeps bytes by their
-// place. A transfer takes time and moves its bytes in two parts with a switch in between. It may fail, stop
-// short or never come back, and the disk may be full.
+// place. A transfer takes time and moves its bytes in two parts with a switch in between. It may fail or stop
+// short, the drive may fail or be silent for a time, and the disk may be full.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_DISK_H_
 #define SPILLWAY_TESTS_SIMULATION_DISK_H_
@@ -8,8 +8,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
-#include <utility>
 #include <vector>
 
 #include "io/engine.h"
@@ -42,7 +40,9 @@ class Disk {
   std::unique_ptr<io::IoEngine> NewEngine(int file);
   uint64_t transfers() const { return transfers_; }
   void set_failures(int fail_one_in) { options_.fail_one_in = fail_one_in; }
-  // Changes bytes of a file that hold something: what a broken drive does.
+  // For a time the drive answers errors, or nothing.
+  enum class Sickness { kReadsFail, kWritesFail, kAllFail, kSilent };
+  void FallIll(Sickness sickness, int64_t nanos);
   const Options& options() const { return options_; }
 
  private:
@@ -52,6 +52,7 @@ class Disk {
     bool open = true;
     std::map<uint64_t, std::vector<char>> pages;  // by offset / kPageBytes
   };
+  bool Fails(io::IoOp op) const;
   // Result as of pread and pwrite, or a negative errno value.
   int32_t Move(int file, const io::IoRequest& request);
 
@@ -59,7 +60,8 @@ class Disk {
   Random* const random_;
   std::vector<std::unique_ptr<File>> files_;
   uint64_t transfers_ = 0;
-  std::set<std::pair<int, uint64_t>> failed_reads_;  // file and offset
+  Sickness sickness_ = Sickness::kSilent;
+  int64_t ill_until_ = 0;
 };
 
 }  // namespace spillway::simulation

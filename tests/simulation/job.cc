@@ -71,7 +71,12 @@ class Thread {
     const int left = shared_.left;
     if (settings.poison && left == settings.operations / 2) world_.gpu().Poison(CUDA_ERROR_ASSERT);
     const bool now = left > settings.operations / 2;
-    if (settings.disk_faults && world_.drives() != nullptr) world_.drives()->set_failures(now ? 40 : 0);
+    if (settings.disk_faults && world_.drives() != nullptr) {
+      world_.drives()->set_failures(now ? 40 : 0);
+      // From microseconds to two minutes: within what is tried again, and beyond.
+      if (now && shared_.random->OneIn(30))
+        world_.drives()->FallIll(static_cast<Disk::Sickness>(Pick(4)), int64_t{1000} << Pick(28));
+    }
     if (settings.chunk_faults) world_.gpu().set_refuse_chunks(now ? 20 : 0);
   }
   bool Ended() const { return world_.gpu().error() != CUDA_SUCCESS; }

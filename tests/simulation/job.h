@@ -25,12 +25,13 @@ struct JobSettings {
   uint32_t seek_leaving_one_in = 0;  // launches that look for a block on its way out; 0: none
   uint32_t evict_one_in = 0;         // operations before which a block is evicted or copied out; 0: none
   uint32_t plan_one_in = 0;          // operations that change the plan
-  // Faults, until half of the operations are done; then launches and allocations may be refused.
+  // Faults, until half of the operations are done. Those of a drive are waited for; with others launches and
+  // allocations may be refused.
   bool disk_faults = false;
   bool chunk_faults = false;
   bool poison = false;      // the device fails for good, at a random time
   bool wait_limit = false;  // of the world: a wait may end in a refusal
-  bool MayRefuse() const { return disk_faults || chunk_faults || poison || wait_limit; }
+  bool MayRefuse() const { return chunk_faults || poison || wait_limit; }
 
   static JobSettings Draw(Random* random, const WorldSettings& world, int operations);
   std::string Describe() const;

@@ -28,17 +28,15 @@ constexpr uint8_t kLegal[kBlockStates] = {
     /* kEvicting */ Bit(BlockState::kSpilled) | Bit(BlockState::kResident) | Bit(BlockState::kCached) |
         Bit(BlockState::kFree),
     /* kSpilled */ Bit(BlockState::kFaulting) | Bit(BlockState::kFree),
-    /* kFaulting */ Bit(BlockState::kResident) | Bit(BlockState::kSpilled) | Bit(BlockState::kLost) |
-        Bit(BlockState::kCached),
+    /* kFaulting */ Bit(BlockState::kResident) | Bit(BlockState::kSpilled) | Bit(BlockState::kCached),
     /* kCached */ Bit(BlockState::kResident) | Bit(BlockState::kFree),
-    /* kLost */ Bit(BlockState::kFree),
 };
 
 }  // namespace
 
 const char* NameOf(BlockState state) {
   static constexpr const char* kNames[kBlockStates] = {"kFree",    "kEmpty",    "kResident", "kEvicting",
-                                                       "kSpilled", "kFaulting", "kCached",   "kLost"};
+                                                       "kSpilled", "kFaulting", "kCached"};
   return kNames[static_cast<int>(state)];
 }
 
@@ -251,7 +249,6 @@ void BlockTable::CheckInvariantsLocked(const TableLock& lock) const {
                        block.copies.homes.size() == block.chunks);
         break;
       case BlockState::kFaulting: SPILLWAY_CHECK(whole && block.fetch.job != nullptr); break;
-      case BlockState::kLost: break;
     }
     SPILLWAY_CHECK(block.gate.state.load() == Gate::kClosed || block.gate.state.load() == GateOf(block));
   }

@@ -37,9 +37,8 @@ enum class BlockState : uint8_t {
   kSpilled,   // live, its bytes are in host memory or spill files only
   kFaulting,  // live or freed, chunks mapped or being mapped, bytes on their way in
   kCached,    // freed, chunks kept for the next block of this size
-  kLost,      // live, the only copy could not be read
 };
-inline constexpr int kBlockStates = 8;
+inline constexpr int kBlockStates = 7;
 
 const char* NameOf(BlockState state);
 
@@ -272,7 +271,7 @@ class BlockTable {
   template <typename Visitor>
   void ForEachLiveLocked(const TableLock& lock, Visitor visit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     for (const BlockState state : {BlockState::kEmpty, BlockState::kResident, BlockState::kEvicting,
-                                   BlockState::kSpilled, BlockState::kFaulting, BlockState::kLost}) {
+                                   BlockState::kSpilled, BlockState::kFaulting}) {
       ForEachLocked(lock, state, [&](Block* block) {
         if (!block->allocation.freed) visit(block);
       });

@@ -106,7 +106,7 @@ bool CopyIn::CollectReads() {
     }
     staged->read = true;
     staged->lent = absl::IsDeadlineExceeded(result.status);
-    if (!result.status.ok() && result.job->lost.ok()) result.job->lost = std::move(result.status);
+    if (!result.status.ok() && result.job->unreadable.ok()) result.job->unreadable = std::move(result.status);
   }
   return !results.empty();
 }

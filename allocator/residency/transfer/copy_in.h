@@ -33,8 +33,8 @@ struct FetchJob {
   size_t disk_extents_left = 0;  // not yet enqueued to the GPU
   bool from_host = false;        // all of it: measured as one transfer
   int64_t began = 0;             // nanoseconds of the steady clock
-  absl::Status failure;          // a driver error: the fetch is taken back
-  absl::Status lost;             // a read failed for good
+  absl::Status failure;          // a driver error, or the bytes cannot be read: the fetch is taken back
+  absl::Status unreadable;       // a read that failed for good, until it is noted as the failure
 
   std::vector<size_t> again;  // extents whose reads were called off before they began
   CUevent drained = nullptr;  // taken back: completes when no copy is under way any more

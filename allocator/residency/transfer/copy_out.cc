@@ -280,7 +280,8 @@ bool CopyOut::CollectWrites() {
     core_->parts.host->Give(HostUse::kEvictStaging, result.buffer);
     if (!result.status.ok() && result.job->failure.ok()) {
       os::Log(os::LogLevel::kWarn, "a block stays on the GPU: " + std::string(result.status.message()));
-      result.job->failure = result.status;
+      const bool full = absl::IsResourceExhausted(result.status);  // else it may work at the next try
+      result.job->failure = full ? result.status : absl::UnavailableError(result.status.message());
     }
   }
   return !results.empty();

@@ -15,6 +15,9 @@ namespace {
 // Between a failed eviction of a block and the next: 10 ms, and at most 10 s.
 constexpr int64_t kFirstPauseNanos = 10'000'000;
 constexpr uint8_t kMostDoublings = 10;
+constexpr int64_t kPauseAfterDrive = 200'000'000;  // ns
+// ns: longer than the store tries a write, and the pause after it.
+constexpr int64_t kDrivePatience = 10'000'000'000;
 
 }  // namespace
 
@@ -276,12 +279,23 @@ void Evictor::Abandon(EvictJob* job) {
 }
 
 // The block is tried again after a pause, twice as long each time. Waiting claims do not count on it until it
-// has succeeded.
+// has succeeded, unless it was a drive that failed: drives come back.
 void Evictor::NoteFailureLocked(const TableLock& lock, Block* block, const absl::Status& why) {
+  if (absl::IsUnavailable(why)) {
+    drive_failed_at_ = os::Clock::System()->NowNanos();
+    block->eviction.again_at = drive_failed_at_ + kPauseAfterDrive;
+    block->eviction.failures = std::max<uint8_t>(block->eviction.failures, 1);
+    ++failures_;
+    return;
+  }
   block->eviction.again_at = os::Clock::System()->NowNanos() + (kFirstPauseNanos << block->eviction.failures);
   if (block->eviction.failures < kMostDoublings) ++block->eviction.failures;
   ++failures_;
   if (first_failure_.ok()) first_failure_ = why;
+}
+
+bool Evictor::MayDriveComeBack(int64_t now) const {
+  return drive_failed_at_ != 0 && now - drive_failed_at_ < kDrivePatience;
 }
 
 void Evictor::LetGo(EvictJob* job) {

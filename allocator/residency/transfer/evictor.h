@@ -95,6 +95,8 @@ class Evictor {
   // The first failure since ForgetFailures. Device's thread.
   const absl::Status& first_failure() const { return first_failure_; }
   void ForgetFailures() { first_failure_ = absl::OkStatus(); }
+  // Whether a drive has failed lately that may come back: claims wait for it. Device's thread.
+  bool MayDriveComeBack(int64_t now) const;
   // Jobs that were taken back, by the phase (EvictJob::Phase) that they had reached. For tests.
   uint64_t cancelled_in_phase[7] = {};
 
@@ -126,6 +128,7 @@ class Evictor {
 
   std::deque<std::unique_ptr<EvictJob>> jobs_;  // device's thread
   absl::Status first_failure_;                  // device's thread
+  int64_t drive_failed_at_ = 0;                 // ns of the steady clock; 0: never. Device's thread
   uint64_t failures_ = 0;                       // device's thread
 };
 

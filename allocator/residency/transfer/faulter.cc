@@ -10,6 +10,12 @@
 #include "io/os/log.h"
 
 namespace spillway::allocator {
+namespace {
+
+// ns: the plan does not ask again for a block that cannot be read before.
+constexpr int64_t kPauseAfterUnreadable = 10'000'000'000;
+
+}  // namespace
 
 Faulter::Faulter(Core* core, const Parts& parts, std::function<void()> wake)
     : core_(core),
@@ -135,10 +141,7 @@ bool Faulter::Advance(FetchJob* job, bool any_demanded) {
   }
   bool progress = copy_in_.ReturnStaging(job);
   if (enqueued) return CompleteArrival(job) || progress;
-  if (!job->lost.ok()) {
-    Lose(job);
-    return true;
-  }
+  if (!job->unreadable.ok()) NoteUnreadable(job);
   if (cancelled || !job->failure.ok()) return Drain(job) || progress;
   ForgetDrain(job);
   progress |= copy_in_.SubmitReads(job, demanded, any_demanded);
@@ -317,19 +320,20 @@ void Faulter::KeepCopyLocked(const TableLock& lock, Block* block) {
   block->copies.homes.clear();
 }
 
-// The only copy of a block cannot be read. Wrong training is worse than a stop.
-void Faulter::Lose(FetchJob* job) {
+// A block whose only copy cannot be read stays away, and launches that name it are refused with words: the job
+// can save what it has. Each of them tries again.
+void Faulter::NoteUnreadable(FetchJob* job) {
   const TableLock lock(core_->table);
+  const absl::Status why = std::exchange(job->unreadable, absl::OkStatus());
   if (job->block->allocation.freed) {  // the bytes are not needed any more
     job->cancelled = true;
-    job->lost = absl::OkStatus();
     return;
   }
-  core_->table.MoveLocked(lock, job->block, BlockState::kLost);
-  os::ReportFatal("the job must stop: a block of " + std::to_string(job->block->allocation.requested_bytes) +
-                  " bytes was moved out of the GPU and cannot be read back, and there is no other copy. " +
-                  std::string(job->lost.message()));
-  std::abort();
+  job->failure = absl::DataLossError(
+      "a block of " + std::to_string(job->block->allocation.requested_bytes) +
+      " bytes was moved out of the GPU and cannot be read back, and there is no other copy. " +
+      std::string(why.message()));
+  job->block->fetch.again_at = os::Clock::System()->NowNanos() + kPauseAfterUnreadable;
 }
 
 }  // namespace spillway::allocator

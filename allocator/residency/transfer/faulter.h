@@ -67,7 +67,7 @@ class Faulter {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void ReleaseHomesLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void KeepCopyLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  void Lose(FetchJob* job);
+  void NoteUnreadable(FetchJob* job);
 
   // An arrival event that a launching thread may just be making its stream wait for. Kept until the block has
   // no pin.

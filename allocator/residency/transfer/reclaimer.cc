@@ -214,7 +214,7 @@ void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
   const bool retries = evictor_->first_failure().ok() && evictor_->chunks_coming(lock) > 0;
   const bool may_free = cancelled || retries || evictor_->MayFreeLocked(lock) || claims_->grants(lock) > 0 ||
                         faulter_->prefetches_under_way() > 0 || probe_->measuring() ||
-                        core_->clock.MayComplete();
+                        evictor_->MayDriveComeBack(now) || core_->clock.MayComplete();
   if (stuck_since_ == 0 || claims_->HeadLocked(lock) != stuck_head_ || freed != freed_then_ || may_free) {
     stuck_since_ = may_free ? 0 : now;
     stuck_head_ = claims_->HeadLocked(lock);

@@ -2,14 +2,19 @@
 
 #include "allocator/residency/transfer/faulter.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <memory>
 #include <thread>
 
 #include "tests/allocator/core_fixture.h"
 #include "tests/allocator/motion_helpers.h"
+#include "tests/fakes/drive_engine.h"
 #include "tests/fakes/faulty_engine.h"
+#include "tests/fakes/wait_until.h"
 
 namespace spillway::allocator {
 namespace {
@@ -91,23 +96,64 @@ TEST(FaulterTest, WithoutAStagingBufferLeftALaunchIsRefusedInWords) {
   device->CheckInvariants();
 }
 
-TEST(FaulterDeathTest, AReadThatFailsForGoodStopsTheJobWithWords) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto lose = [] {
+TEST(FaulterTest, ABlockThatCannotBeReadRefusesItsLaunchesAndNoOthers) {
+  CoreSetup setup;
+  setup.host_bytes = 0;
+  const auto drive = std::make_shared<io::Drive>();
+  setup.wrap_engine = [&](std::unique_ptr<io::IoEngine> engine, size_t) {
+    return std::make_unique<io::DriveEngine>(drive, std::move(engine));
+  };
+  CoreDevice device(setup);
+  const CUdeviceptr block = Filled(device, 9);
+  const CUdeviceptr other = Filled(device, 7);
+  StartEviction(device, block);
+  WaitForState(device, block, BlockState::kSpilled);
+  drive->Set(io::IoOp::kRead, ENODATA);  // a medium error
+  EXPECT_EQ(device.Launch(nullptr, {block}, [](const auto&) {}), CUDA_ERROR_OPERATING_SYSTEM);
+  EXPECT_THAT(device->LastError(), testing::ContainsRegex("a block of 524288 bytes .* cannot be read back, and there is no other copy"));
+  EXPECT_EQ(StateOf(device, block), BlockState::kSpilled);
+  EXPECT_EQ(Wrong(device, other, 7), 0u);
+  EXPECT_NE(device.Launch(nullptr, {block, other}, [](const auto&) {}), CUDA_SUCCESS) << "again";
+  drive->Heal();
+  EXPECT_EQ(Wrong(device, block, 9), 0u) << "the next launch reads again";
+  StartEviction(device, block);
+  WaitForState(device, block, BlockState::kSpilled);
+  drive->Set(io::IoOp::kRead, ENODATA);
+  EXPECT_NE(device.Launch(nullptr, {block}, [](const auto&) {}), CUDA_SUCCESS);
+  EXPECT_TRUE(device->Free(block).ok());
+  EXPECT_EQ(device.host().Free(HostUse::kFaultStaging), 8u);
+  device->CheckInvariants();
+}
+
+// ---- Drives that come back.
+
+TEST(FaulterTest, ALaunchWaitsForADriveThatFailsOrIsSilentAndComesBack) {
+  for (const int health : {EIO, static_cast<int>(io::Drive::kHolds)}) {
     CoreSetup setup;
     setup.host_bytes = 0;
-    setup.wrap_engine = [](std::unique_ptr<io::IoEngine> engine, size_t) {
-      io::FaultPlan plan;
-      plan.faults.push_back({io::FaultKind::kErrno, io::IoOp::kRead, 1, 1'000'000});
-      return io::MakeFaultyEngine(std::move(engine), plan);
+    setup.request_timeout = std::chrono::milliseconds(20);
+    const auto drive = std::make_shared<io::Drive>();
+    setup.wrap_engine = [&](std::unique_ptr<io::IoEngine> engine, size_t) {
+      return std::make_unique<io::DriveEngine>(drive, std::move(engine));
     };
     CoreDevice device(setup);
     const CUdeviceptr block = Filled(device, 9);
     StartEviction(device, block);
     WaitForState(device, block, BlockState::kSpilled);
-    Wrong(device, block, 9);
-  };
-  EXPECT_DEATH(lose(), "the job must stop: a block of 524288 bytes .* cannot be read back");
+    drive->Set(io::IoOp::kRead, health);
+    std::thread healer([&] {
+      const auto sick = [&] {
+        return health == EIO ? drive->touched(io::IoOp::kRead) > 20
+                             : device.disk()->stats().directories[0].closed;
+      };
+      EXPECT_TRUE(tests::WaitUntil(sick));
+      drive->Heal();
+    });
+    EXPECT_EQ(Wrong(device, block, 9), 0u);
+    healer.join();
+    EXPECT_TRUE(tests::WaitUntil([&] { return !device.disk()->stats().directories[0].closed; }));
+    device->CheckInvariants();
+  }
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ io::SpillStoreOptions StoreOptions(const Settings& settings, const std::vector<D
   if (settings.disk_reserve) store.disk_reserve_bytes = std::max<uint64_t>(1, settings.disk_reserve->bytes);
   store.checksum = settings.checksum ? io::ChecksumMode::kOn : io::ChecksumMode::kOff;
   store.model = settings.io_model;
+  store.faults = settings.io_faults;
   return store;
 }
 
@@ -69,6 +70,8 @@ absl::Status Tiers::StartDisk() {
     for (const DirectoryEntry& entry : directories) disk_paths_.push_back(entry.path);
     if (settings_.io_model.Limits())
       os::ReportLine(absl::StrCat("the disk is modelled: ", io::DescribeModel(settings_.io_model)));
+    if (!settings_.io_faults.empty())
+      os::ReportLine(absl::StrCat("the disk fails on purpose: ", io::DescribeFaults(settings_.io_faults)));
     return absl::OkStatus();
   }
   // A directory that the user named must work; the default one is a convenience.

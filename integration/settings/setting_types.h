@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "integration/settings/setting_values.h"
+#include "io/fault_engine.h"
 #include "io/model_engine.h"
 #include "io/os/errno.h"
 
@@ -99,6 +100,12 @@ struct Duration {
 struct DiskModel {
   using Value = io::DiskModelOptions;
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return ParseDiskModel(text); }
+};
+
+// Faults of drives; "none" is none.
+struct DriveFaults {
+  using Value = std::vector<io::DriveFault>;
+  static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return ParseDriveFaults(text); }
 };
 
 // What the field of a row is when the user says nothing: empty where `Type` has that, else what `fallback`

@@ -57,6 +57,12 @@ absl::StatusOr<DirectoryEntry> ParseDirectory(std::string_view text) {
   return entry;
 }
 
+constexpr double kYear = 365.0 * 24 * 3600 * 1e9;  // ns
+constexpr char kFaultForms[] =
+    "none, or faults such as read:EIO:3s:30ms or 1@all:silence:10s:70s (read, write or all; an errno or "
+    "silence; "
+    "from when on; for how long), separated by commas";
+
 constexpr char kDurationForms[] = "a time such as 30s or 5min, or none";
 constexpr char kModelForms[] =
     "read, write (bytes a second, 1e6 to 1e12) and latency (up to 1s), each at most once, as in "
@@ -79,6 +85,34 @@ double NanosOfUnit(std::string_view unit) {
     if (absl::EqualsIgnoreCase(Absl(unit), Absl(name))) return nanos;
   }
   return 0;
+}
+
+absl::StatusOr<io::DriveFault> ParseDriveFault(std::string_view text) {
+  const auto refused = absl::InvalidArgumentError(kFaultForms);
+  io::DriveFault fault;
+  absl::string_view rest = absl::StripAsciiWhitespace(Absl(text));
+  if (const size_t at = rest.find('@'); at != absl::string_view::npos) {
+    uint32_t directory = 0;
+    if (!absl::SimpleAtoi(rest.substr(0, at), &directory)) return refused;
+    fault.directory = directory;
+    rest.remove_prefix(at + 1);
+  }
+  const std::vector<absl::string_view> fields = absl::StrSplit(rest, ':');
+  if (fields.size() != 4) return refused;
+  const std::string operation = absl::AsciiStrToLower(fields[0]);
+  fault.reads = operation == "read" || operation == "all";
+  fault.writes = operation == "write" || operation == "all";
+  fault.error = io::DriveErrno(absl::AsciiStrToUpper(fields[1]));
+  const bool answer = fault.error != 0 || absl::EqualsIgnoreCase(fields[1], "silence");
+  const std::string_view from(fields[2].data(), fields[2].size());
+  const std::string_view length(fields[3].data(), fields[3].size());
+  fault.from_nanos = static_cast<int64_t>(ParseNumber(from, NanosOfUnit, 0, kYear));
+  fault.for_nanos = static_cast<int64_t>(ParseNumber(length, NanosOfUnit, 1, kYear));
+  const bool at_once = fields[2] == "0s";  // ParseNumber answers 0 for what it does not accept
+  if ((!fault.reads && !fault.writes) || !answer || fault.for_nanos == 0 ||
+      (fault.from_nanos == 0 && !at_once))
+    return refused;
+  return fault;
 }
 
 }  // namespace
@@ -146,7 +180,6 @@ absl::StatusOr<std::vector<std::vector<DirectoryEntry>>> ParseDirectories(std::s
 }
 
 absl::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text) {
-  constexpr double kYear = 365.0 * 24 * 3600 * 1e9;
   if (absl::EqualsIgnoreCase(Absl(Trimmed(text)), "none")) return std::chrono::nanoseconds::zero();
   const double nanos = ParseNumber(text, NanosOfUnit, 1e6, kYear);
   if (nanos == 0) return absl::InvalidArgumentError(kDurationForms);
@@ -177,6 +210,16 @@ absl::StatusOr<io::DiskModelOptions> ParseDiskModel(std::string_view text) {
     if (number == 0) return refused;
   }
   return model;
+}
+
+absl::StatusOr<std::vector<io::DriveFault>> ParseDriveFaults(std::string_view text) {
+  std::vector<io::DriveFault> faults;
+  if (absl::EqualsIgnoreCase(Absl(Trimmed(text)), "none")) return faults;
+  for (absl::string_view item : absl::StrSplit(Absl(text), ',')) {
+    SPILLWAY_ASSIGN_OR_RETURN(io::DriveFault fault, ParseDriveFault({item.data(), item.size()}));
+    faults.push_back(fault);
+  }
+  return faults;
 }
 
 }  // namespace spillway::integration

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "io/fault_engine.h"
 #include "io/model_engine.h"
 
 namespace spillway::integration {
@@ -59,6 +60,11 @@ absl::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text);
 // "read:1.2e9,write:800MB,latency:80us": bytes a second (1e6 to 1e12) and a time (ns, us, ms or s; up to a
 // second), each at most once and at least one of them. "none" yields a model without limits.
 absl::StatusOr<io::DiskModelOptions> ParseDiskModel(std::string_view text);
+
+// "read:EIO:3s:30ms,1@all:silence:10s:70s": what goes wrong (read, write or all), how (an errno by name, or
+// silence), from when on after the directory's first request and for how long; before an '@' the number of a
+// directory, from 0. "none" yields nothing.
+absl::StatusOr<std::vector<io::DriveFault>> ParseDriveFaults(std::string_view text);
 
 }  // namespace spillway::integration
 

@@ -27,7 +27,7 @@ for given in [*{inputs!r}, "disk_reserve=1GiB"]:
     values = (ctypes.c_char_p * 1)(*[value.encode() for _, _, value in pairs])
     print(check(names, values, ctypes.c_size_t(len(pairs)), text, ctypes.c_size_t(1000)), text.value.decode())
 """
-RETIRED = ("write_budget", "encrypt", "gds", "io_faults")  # keys and variables, but no options
+RETIRED = ("write_budget", "encrypt", "gds")  # keys and variables, but no options
 FEWEST_ROWS = 60
 # The usual reserve costs a line where the disk is nearly full.
 SMALL_RESERVE = {"SPILLWAY_DISK_RESERVE": "1GiB"}

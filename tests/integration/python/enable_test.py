@@ -77,7 +77,7 @@ print(torch.cuda.get_allocator_backend(), float(torch.ones(4, device="cuda").sum
 
 WRONG = """
 import os, pathlib, spillway
-for settings in ({"gpu_memroy": "1GiB"}, {"gpu_memory": "a lot"}, {"gpu_memory": object()}, {"dirs": "relative"}, {"io_faults": "1"},
+for settings in ({"gpu_memroy": "1GiB"}, {"gpu_memory": "a lot"}, {"gpu_memory": object()}, {"dirs": "relative"}, {"gds": "1"},
                  {"host_memory": "900TiB"}):
     try:
         spillway.enable(**settings)
@@ -155,7 +155,7 @@ class EnableTest(unittest.TestCase):
 
     def test_wrong_arguments_change_nothing(self):
         lines = self.run_code(WRONG, device=False)
-        for line, words in zip(lines, ("spillway.enable() knows no setting gpu_memroy: did you mean gpu_memory?", "gpu_memory", "not <object", "dirs", "knows no setting io_faults",
+        for line, words in zip(lines, ("spillway.enable() knows no setting gpu_memroy: did you mean gpu_memory?", "gpu_memory", "not <object", "dirs", "knows no setting gds",
                                        "900", "contradicts SPILLWAY_LOG")):  # fmt: skip
             self.assertIn(words, line)
         self.assertEqual(lines[7:], ["loaded False", "left ['SPILLWAY_LIBRARY_DIR', 'SPILLWAY_LOG']", "True",

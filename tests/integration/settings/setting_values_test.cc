@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
 namespace spillway::integration {
 namespace {
 
@@ -123,6 +125,31 @@ TEST(ParseDiskModelTest, RefusesEveryWrongForm) {
         "read:1e9,read:1e9", "read:1e9,", "latency:80", "latency:2s", "latency:0us", "reed:1e9",
         "read:1e9;write:1e9", "read:nan", "read:inf", "read:1e9 apples", "on"}) {
     EXPECT_FALSE(ParseDiskModel(text).ok()) << text;
+  }
+}
+
+TEST(ParseDriveFaultsTest, ReadsFaultsOfEachDirectoryAndOfOne) {
+  const auto faults = ParseDriveFaults("read:EIO:3s:30ms, 1@All:silence:0s:1.5min");
+  ASSERT_TRUE(faults.ok()) << faults.status();
+  ASSERT_EQ(faults->size(), 2u);
+  EXPECT_FALSE((*faults)[0].directory.has_value());
+  EXPECT_TRUE((*faults)[0].reads && !(*faults)[0].writes);
+  EXPECT_EQ((*faults)[0].error, EIO);
+  EXPECT_EQ((*faults)[0].from_nanos, 3'000'000'000);
+  EXPECT_EQ((*faults)[0].for_nanos, 30'000'000);
+  EXPECT_EQ((*faults)[1].directory, 1u);
+  EXPECT_TRUE((*faults)[1].reads && (*faults)[1].writes);
+  EXPECT_EQ((*faults)[1].error, 0);
+  EXPECT_EQ((*faults)[1].from_nanos, 0);
+  EXPECT_EQ((*faults)[1].for_nanos, 90'000'000'000);
+  EXPECT_TRUE(ParseDriveFaults("none")->empty());
+}
+
+TEST(ParseDriveFaultsTest, RefusesEveryWrongForm) {
+  for (const char* text : {"", "read", "read:EIO", "read:EIO:3s", "reed:EIO:3s:1s", "read:EWHAT:3s:1s",
+                           "read::3s:1s", "read:EIO:x:1s", "read:EIO:3s:0s", "read:EIO:3s:1s:1s",
+                           "a@read:EIO:3s:1s", "read:EIO:3s:1s,", "@read:EIO:3s:1s", "read:EIO:3:1s"}) {
+    EXPECT_FALSE(ParseDriveFaults(text).ok()) << text;
   }
 }
 

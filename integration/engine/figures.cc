@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_format.h"
 #include "allocator/residency/residency.h"
+#include "integration/engine/directory_figures.h"
 #include "io/os/bytes_text.h"
 
 namespace spillway::integration {
@@ -237,6 +238,9 @@ std::string MetricsJson(const Figures& figures) {
   json["newer_calls"] = figures.newer_calls;
   json["host_room_bytes"] = figures.host_capacity_bytes;
   json["disk_room_bytes"] = figures.disk.capacity_bytes;
+  json["directories"] = nlohmann::ordered_json::array();
+  for (const io::DirectoryStats& directory : figures.disk.directories)
+    json["directories"].push_back(DirectoryJson(directory));
   json["unknown_kernel_launches"] = figures.unknown_launches;
   json["waits"] = WaitsJson(figures);
   json["devices"] = nlohmann::ordered_json::array();
@@ -341,6 +345,7 @@ std::string Summary(const Figures& figures) {
                       Seconds(total.lost_chunk_nanos + total.lost_read_nanos + total.lost_run_ahead_nanos));
   text += InTimeText(total);
   text += absl::StrFormat("; SSD bytes written %s", os::BytesText(figures.disk.written_bytes));
+  for (const io::DirectoryStats& directory : figures.disk.directories) text += DirectoryText(directory);
   if (figures.unknown_launches > 0) {
     text += absl::StrFormat("; %d launches of kernels of unknown origin needed every block",
                             figures.unknown_launches);

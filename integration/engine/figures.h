@@ -15,6 +15,7 @@
 #include "integration/engine/iteration_meter.h"
 #include "integration/engine/observation.h"
 #include "io/os/wait.h"
+#include "io/spill_store.h"
 
 namespace spillway::integration {
 
@@ -40,6 +41,7 @@ struct DiskFigures {
   uint64_t written_bytes = 0;
   uint64_t read_bytes = 0;
   uint64_t capacity_bytes = 0;  // that slots can hold in what the file systems have allocated for us
+  std::vector<io::DirectoryStats> directories{};
 };
 
 struct Figures {

@@ -168,8 +168,7 @@ Figures JobReports::CollectNow() const {
       [&](const ServedDevice& served) { figures.devices.push_back(FiguresOf(served, settings_)); });
   if (const io::SpillStore* const disk = from_.tiers->disk()) {
     const io::SpillStoreStats stats = disk->stats();
-    figures.disk = {stats.bytes_written, stats.bytes_read};
-    figures.disk.capacity_bytes = disk->capacity_bytes();
+    figures.disk = {stats.bytes_written, stats.bytes_read, disk->capacity_bytes(), stats.directories};
   }
   if (const allocator::HostPool* const host = from_.tiers->host())
     figures.host_capacity_bytes = host->storage_capacity_bytes();

@@ -1,9 +1,11 @@
 #include "integration/engine/prometheus.h"
 
 #include <cstdint>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 
 namespace spillway::integration {
 namespace {
@@ -102,6 +104,36 @@ std::string DeviceLabel(const DeviceFigures& device) {
   return absl::StrFormat("device=\"%d\"", device.device);
 }
 
+std::string Escaped(std::string_view text) {
+  return absl::StrReplaceAll(absl::string_view(text.data(), text.size()),
+                             {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}});
+}
+
+// How the drives of the spill directories do.
+void AddDirectories(const DiskFigures& disk, Writer* writer) {
+  const auto add = [&](const char* name, const char* help, auto value_of) {
+    for (const io::DirectoryStats& directory : disk.directories) {
+      writer->Describe(name, help);
+      writer->Add("directory=\"" + Escaped(directory.path) + "\"", absl::StrCat(value_of(directory)));
+    }
+  };
+  using Stats = io::DirectoryStats;
+  add("spillway_directory_written_bytes_total", "Bytes written to the directory's spill file.",
+      [](const Stats& stats) { return stats.bytes_written; });
+  add("spillway_directory_errors_total", "Writes and reads that ended in an error.",
+      [](const Stats& stats) { return stats.errors; });
+  add("spillway_directory_retries_total", "Requests that were tried again, or continued.",
+      [](const Stats& stats) { return stats.retries; });
+  add("spillway_directory_mismatches_total", "Reads whose checksum was not that of the write.",
+      [](const Stats& stats) { return stats.checksum_mismatches; });
+  add("spillway_directory_closures_total", "How often errors or silence closed the directory.",
+      [](const Stats& stats) { return stats.times_closed; });
+  add("spillway_directory_closed", "1 while the directory gets no new slots after errors, or is silent.",
+      [](const Stats& stats) { return stats.closed ? 1 : 0; });
+  add("spillway_directory_quarantined_slots", "Slots that are out of use after a failed write.",
+      [](const Stats& stats) { return stats.slots_quarantined; });
+}
+
 // Of the recurring iteration; where it is not known there is no sample.
 void AddIteration(const Figures& figures, Writer* writer) {
   const auto add = [&](const char* name, const char* help, auto value_of) {
@@ -145,6 +177,7 @@ std::string PrometheusText(const Figures& figures, const PrometheusLabels& label
     }
     row = end;
   }
+  AddDirectories(figures.disk, &writer);
   AddIteration(figures, &writer);
   return writer.text();
 }

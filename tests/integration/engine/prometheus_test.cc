@@ -45,6 +45,20 @@ TEST(PrometheusTest, SamplesHaveDeviceRankAndProcess) {
   EXPECT_THAT(text, HasSubstr("\nspillway_uptime_seconds{rank=\"3\",pid=\"42\"} 12.5\n"));
 }
 
+TEST(PrometheusTest, DirectoriesHaveTheirOwnSamples) {
+  Figures figures = TwoDevices();
+  io::DirectoryStats directory;
+  directory.path = "/a\"b";
+  directory.errors = 3;
+  directory.closed = true;
+  figures.disk.directories = {directory};
+  const std::string text = PrometheusText(figures, kLabels);
+  EXPECT_THAT(
+      text, HasSubstr("\nspillway_directory_errors_total{directory=\"/a\\\"b\",rank=\"3\",pid=\"42\"} 3\n"));
+  EXPECT_THAT(text,
+              HasSubstr("\nspillway_directory_closed{directory=\"/a\\\"b\",rank=\"3\",pid=\"42\"} 1\n"));
+}
+
 TEST(PrometheusTest, TimesAreSeconds) {
   const std::string text = PrometheusText(TwoDevices(), kLabels);
   EXPECT_THAT(text, HasSubstr("{device=\"0\",cause=\"chunks\",rank=\"3\",pid=\"42\"} 1.5\n"));

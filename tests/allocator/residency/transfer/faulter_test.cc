@@ -116,6 +116,7 @@ TEST(FaulterTest, ABlockThatCannotBeReadRefusesItsLaunchesAndNoOthers) {
   EXPECT_NE(device.Launch(nullptr, {block, other}, [](const auto&) {}), CUDA_SUCCESS) << "again";
   drive->Heal();
   EXPECT_EQ(Wrong(device, block, 9), 0u) << "the next launch reads again";
+  WaitForState(device, block, BlockState::kResident);
   StartEviction(device, block);
   WaitForState(device, block, BlockState::kSpilled);
   drive->Set(io::IoOp::kRead, ENODATA);

@@ -70,12 +70,11 @@ void TransferQueue::NoteLateFlights() {
       for (size_t i = 0; i < count; ++i) Judge(results[i]);
     }
   }
+  for (Flight& flight : flights_) flight.late = flight.late || is_late(flight);
+  NoteSilence();  // first: who hears of a write that was given up finds the directory closed
   for (Flight& flight : flights_) {
-    if (!is_late(flight)) continue;
-    flight.late = true;
-    if (flight.transfer->op == IoOp::kWrite) GiveUp(&flight);
+    if (flight.late && flight.transfer != nullptr && flight.transfer->op == IoOp::kWrite) GiveUp(&flight);
   }
-  NoteSilence();
 }
 
 void TransferQueue::NoteSilence() {

@@ -59,6 +59,7 @@ class FaultEngineTest : public ::testing::Test {
 TEST_F(FaultEngineTest, AnErrorLastsForItsTimeAfterTheFirstRequest) {
   Make({{.reads = true, .error = EIO, .from_nanos = 3 * kSecond, .for_nanos = kSecond}});
   constexpr int32_t kWell = kPageBytes;
+  EXPECT_EQ(Ask(IoOp::kWrite), kWell);
   EXPECT_EQ(Ask(IoOp::kRead), kWell);
   clock_.Set(kSecond + 3 * kSecond - 1);
   EXPECT_EQ(Ask(IoOp::kRead), kWell);

@@ -159,7 +159,7 @@ TEST_F(SettingsTest, AFeatureThatIsNotThereIsRefusedUnlessItIsNotWanted) {
 #define RETIRED_SETTING(name, fallback) {#name, fallback},
 #include "integration/settings/settings.def"
   };
-  EXPECT_EQ(retired.size(), 4u);
+  EXPECT_EQ(retired.size(), 3u);
   for (const auto& [name, fallback] : retired) {
     EXPECT_THAT(ErrorOf(name, "1GiB"), HasSubstr("not available in this version")) << name;
     EXPECT_EQ(ErrorOf(name, fallback), "") << name;

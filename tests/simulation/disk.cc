@@ -68,7 +68,8 @@ int32_t Disk::Move(int number, const io::IoRequest& request) {
   }
   scheduler().SwitchPoint();
   while (sickness_ == Sickness::kSilent && scheduler().now() < ill_until_) scheduler().SleepUntil(ill_until_);
-  if (Fails(request.op) || chance(options_.fail_one_in)) return -EIO;
+  if (Fails(request.op)) return sickness_ == Sickness::kFull ? -ENOSPC : -EIO;
+  if (chance(options_.fail_one_in)) return -EIO;
   File& file = *files_[static_cast<size_t>(number)];
   if (!file.open) scheduler().Fail("a transfer touches a file that is closed");
   uint32_t length = request.length;

@@ -40,8 +40,8 @@ class Disk {
   std::unique_ptr<io::IoEngine> NewEngine(int file);
   uint64_t transfers() const { return transfers_; }
   void set_failures(int fail_one_in) { options_.fail_one_in = fail_one_in; }
-  // For a time the drive answers errors, or nothing.
-  enum class Sickness { kReadsFail, kWritesFail, kAllFail, kSilent };
+  // For a time the drive answers errors, or nothing, or its writes find no space.
+  enum class Sickness { kReadsFail, kWritesFail, kAllFail, kSilent, kFull };
   void FallIll(Sickness sickness, int64_t nanos);
   const Options& options() const { return options_; }
 

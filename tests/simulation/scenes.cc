@@ -317,7 +317,7 @@ void AddressGivenUp(Stage* stage) {
                }});
 }
 
-// The drive fails: nothing can leave, and the first claim in the queue is refused. The next one fits.
+// The drive is full: nothing can leave, and the first claim in the queue is refused. The next one fits.
 void ClaimThatNothingCanMeet(Stage* stage) {
   const CUstream stream = stage->NewStream();
   const CUstream other = stage->NewStream();
@@ -327,7 +327,7 @@ void ClaimThatNothingCanMeet(Stage* stage) {
   stage->Make(3, stream);
   const size_t small = stage->Make(1, other, /*unused=*/true);
   stage->Settle();
-  stage->world().drives()->set_failures(1);
+  stage->world().drives()->FallIll(Disk::Sickness::kFull, int64_t{3600} * 1'000'000'000);
   stage->Play({[=] { stage->Launch(stream, {large}, true, /*may_refuse=*/true); },
                [=] { stage->Launch(other, {small}); }});
   stage->Free(large);

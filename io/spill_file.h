@@ -33,8 +33,8 @@ enum class DirectIo : uint8_t { kIfPossible, kNever };
 class SpillFile {
  public:
   // Checks that `directory` exists, is a directory, is writable, has the sticky bit if it is writable by
-  // everybody, has an owner to be trusted (directory_owner.h), and lies on a suitable file system. Then makes the file. Errors name the path and what is
-  // accepted.
+  // everybody, has an owner to be trusted (directory_owner.h), and lies on a suitable file system. Then makes
+  // the file. Errors name the path and what is accepted.
   static absl::StatusOr<std::unique_ptr<SpillFile>> Create(const std::string& directory,
                                                            FileSystemCheck check, DirectIo direct_io,
                                                            FileNaming naming);
@@ -49,8 +49,8 @@ class SpillFile {
   bool direct() const { return direct_; }
 
   // Makes the file `bytes` long, with its blocks allocated: by fallocate, or by writing where that is not
-  // supported. Writing ends when `stop` is set. On btrfs it waits for the file system's commit. On failure (ResourceExhausted: disk, quota or file size
-  // limit) the file is as long as before. One caller at a time.
+  // supported. Writing ends when `stop` is set. On btrfs it waits for the file system's commit. On failure
+  // (ResourceExhausted: disk, quota or file size limit) the file is as long as before. One caller at a time.
   absl::Status Grow(uint64_t bytes, const os::Atomic<bool>* stop = nullptr);
   // True once growing was found to mean writing: then it is better to grow by little at a time.
   bool grows_by_writing() const { return grows_by_writing_.load(); }

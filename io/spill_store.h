@@ -80,9 +80,10 @@ struct SpillSpace {
   uint64_t free_bytes = 0;   // free slots, and what files may still grow by cap and reserve
 };
 
-// Callbacks: each Write and Read calls its `done` exactly once, on a completion thread of the store, never
-// inside the call itself, and with no lock of the store held. `done` must not block (no I/O, no driver call
-// that waits, no Shutdown). It may call any other method of the store, ReleaseSlot of its slot included.
+// Callbacks: each Write and Read calls its `done` exactly once, on a thread of the store (of its completions, or
+// of the directory's transfers), never inside the call itself, and with no lock of the store held. `done` must
+// not block (no I/O, no driver call that waits, no Shutdown). It may call any other method of the store,
+// ReleaseSlot of its slot included.
 //
 // Buffers are page aligned, valid until `done`, and for a write also unchanged. After DeadlineExceeded
 // ("never came back") the kernel may still use the buffer. The write of such a buffer reaches a slot that is
@@ -109,17 +110,17 @@ class SpillStore {
   uint64_t capacity_bytes() const;
 
   // Waits until capacity_bytes() >= bytes. ResourceExhausted, with the reason, when caps, reserves and disks
-  // do not give as much. A directory that is closed by errors or silence is waited for. Cancelled after Shutdown; DeadlineExceeded at the user's limit of waits. The wait is
-  // entered in the WaitList with the directories as its subject. Any thread but the store's own, no lock
-  // held.
+  // do not give as much. A directory that is closed by errors or silence is waited for. Cancelled after
+  // Shutdown; DeadlineExceeded at the user's limit of waits. The wait is entered in the WaitList with the
+  // directories as its subject. Any thread but the store's own, no lock held.
   absl::Status GrowTo(uint64_t bytes);
 
   // As GrowTo, but nobody waits: capacity_bytes() shows what has come of it. Any thread.
   void AskFor(uint64_t bytes);
 
   // Takes `n` slots, spread over the directories, or none; never waits. Unavailable: not yet, files are being
-  // grown in the background, or a closed directory may come back; ask again. ResourceExhausted: cap, reserve and disk do not give enough space.
-  // Cancelled after Shutdown. Any thread.
+  // grown in the background, or a closed directory may come back; ask again. ResourceExhausted: cap, reserve
+  // and disk do not give enough space. Cancelled after Shutdown. Any thread.
   absl::StatusOr<std::vector<SlotId>> TakeSlots(size_t n);
 
   // `promised` returns how many bytes of capacity are promised: so many are never given back to a disk that
@@ -130,7 +131,7 @@ class SpillStore {
   // The promises are now `promised` bytes. Any thread; takes a lock only when the capacity left runs low.
   void NotePromise(uint64_t promised);
 
-  // As TakeSlots, but waits for growth as GrowTo does. Any thread but a completion thread.
+  // As TakeSlots, but waits for growth as GrowTo does. Any thread but the store's own.
   absl::StatusOr<std::vector<SlotId>> ReserveSlots(size_t n);
 
   // Gives a slot back and discards its contents. No read or write of it may be pending (checked). A slot
@@ -146,8 +147,8 @@ class SpillStore {
   // Reads what the last Write of the slot wrote: `bytes` must be the same number. Errors and silence of the
   // disk are waited out, for as long as the store lives. `done` gets an error, with path, offset and length,
   // where the bytes are not there any more: the disk says so for retry_time (a medium error), or the checksum
-  // is not that of the write, twice (DataLoss). FailedPrecondition when the slot has no contents. Several reads of one slot may be pending.
-  // Any thread.
+  // is not that of the write, twice (DataLoss). FailedPrecondition when the slot has no contents. Several
+  // reads of one slot may be pending. Any thread.
   void Read(SlotId slot, void* data, uint32_t bytes, Priority priority, Done done);
 
   // A launch now waits for this slot: its waiting prefetch reads become demand reads. Any thread.
@@ -163,7 +164,7 @@ class SpillStore {
 
   // Ends everything within 1 s. Waiting requests get Cancelled; requests under way are waited for. Then it
   // closes the files, which frees their space. A thread that is stuck in the kernel is left behind. Later
-  // calls of Write and Read get Cancelled. A second call does nothing. Any thread but a completion thread.
+  // calls of Write and Read get Cancelled. A second call does nothing. Any thread but the store's own.
   void Shutdown();
 
   // In a forked child only: closes descriptors, takes no lock, joins no thread, frees no memory. Afterwards

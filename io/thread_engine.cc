@@ -32,7 +32,18 @@ struct Shared {
   bool stopping ABSL_GUARDED_BY(mu) = false;
   int running ABSL_GUARDED_BY(mu) = 0;  // threads that have not ended
   int idle ABSL_GUARDED_BY(mu) = 0;     // threads that wait for work
+  int writing ABSL_GUARDED_BY(mu) = 0;  // threads in a write
 };
+
+// The next request for a thread; the end where there is none. Writes leave a quarter of the threads to reads: a
+// drive may keep writes, and with them their threads, for as long as it likes.
+std::deque<IoRequest>::iterator NextLocked(Shared* shared) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared->mu) {
+  const int for_reads = shared->running == 1 ? 0 : std::max(1, shared->running / 4);
+  const bool may_write = shared->writing < shared->running - for_reads;
+  return std::find_if(shared->todo.begin(), shared->todo.end(), [may_write](const IoRequest& request) {
+    return may_write || request.op == IoOp::kRead;
+  });
+}
 
 // An open file description has its own cursor of write-back errors: fdatasync reports on it, once, what failed since
 // its last report. With one description for several threads the error of a thread's write could be reported to another
@@ -87,17 +98,21 @@ int32_t Serve(const std::vector<int>& files, PageCache page_cache, const IoReque
 void Work(Shared* shared, const std::vector<int>& files) {
   shared->mu.Lock();
   while (true) {
-    while (shared->todo.empty() && !shared->stopping) {
+    auto next = NextLocked(shared);
+    while (next == shared->todo.end() && !shared->stopping) {
       ++shared->idle;
       shared->work.Wait(&shared->mu);
       --shared->idle;
+      next = NextLocked(shared);
     }
     if (shared->stopping) break;  // requests that were not started are dropped, as Stop says
-    const IoRequest request = shared->todo.front();
-    shared->todo.pop_front();
+    const IoRequest request = *next;
+    shared->todo.erase(next);
+    shared->writing += request.op == IoOp::kWrite ? 1 : 0;
     shared->mu.Unlock();
     const int32_t result = Serve(files, shared->page_cache, request);
     shared->mu.Lock();
+    shared->writing -= request.op == IoOp::kWrite ? 1 : 0;
     shared->done.push_back(IoResult{request.tag, result});
     shared->finished.NotifyAll();
   }

@@ -23,10 +23,10 @@ nlohmann::ordered_json DirectoryJson(const io::DirectoryStats& directory) {
 std::string DirectoryText(const io::DirectoryStats& directory) {
   std::string text;
   const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
-  if (directory.errors > 0) add(absl::StrFormat("%d transfers failed", directory.errors));
+  if (directory.errors > 0) add(absl::StrFormat("failed transfers: %d", directory.errors));
   if (directory.checksum_mismatches > 0)
-    add(absl::StrFormat("%d wrong checksums", directory.checksum_mismatches));
-  if (directory.times_closed > 0) add(absl::StrFormat("closed %d times", directory.times_closed));
+    add(absl::StrFormat("wrong checksums: %d", directory.checksum_mismatches));
+  if (directory.times_closed > 0) add(absl::StrFormat("closures: %d", directory.times_closed));
   if (directory.closed) add("closed now: it " + directory.why_closed);
   return text.empty() ? "" : "; " + directory.path + ": " + text;
 }

@@ -14,7 +14,7 @@ namespace spillway::integration {
 // What it did, and how its drive does: the keys of `directories` in docs/metrics.md.
 nlohmann::ordered_json DirectoryJson(const io::DirectoryStats& directory);
 
-// "; /nvme0: 3 transfers failed, closed 2 times, closed now: it does not answer"; "" for a directory that had no
+// "; /nvme0: failed transfers: 3, closures: 2, closed now: it does not answer"; "" for a directory that had no
 // trouble.
 std::string DirectoryText(const io::DirectoryStats& directory);
 

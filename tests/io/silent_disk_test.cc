@@ -11,10 +11,12 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "io/aligned_buffer.h"
 #include "io/os/wait.h"
@@ -141,6 +143,34 @@ TEST_P(FrozenTransferTest, ARequestWithoutAnswerIsAWaitAndTheEndDoesNotJoinIt) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1500));
   EXPECT_FALSE(waiter.WaitAll()[0].ok());
   freeze.Thaw();
+}
+
+// A frozen file system reads, and keeps writes until it thaws.
+TEST_P(FrozenTransferTest, ReadsOfGoodSlotsGetPastWritesWithoutAnswer) {
+  MOUNT_OR_SKIP(128);
+  SpillStoreOptions options = DiskOptions(path());
+  options.engine = GetParam();
+  absl::StatusOr<std::unique_ptr<SpillStore>> made = SpillStore::Create(options);
+  if (!made.ok()) GTEST_SKIP() << made.status();
+  std::unique_ptr<SpillStore> store = *std::move(made);
+  AlignedBuffer data(kSlotBytes);
+  FillPattern(data.data(), kSlotBytes, 1);
+  const std::vector<SlotId> slots = Reserve(store.get(), 12);
+  for (size_t i = 0; i < 2; ++i) ASSERT_TRUE(WriteSync(store.get(), slots[i], data.data(), kSlotBytes).ok());
+  Freeze freeze(path());
+  if (!freeze.frozen()) GTEST_SKIP() << "freezing a file system is not permitted here";
+  Waiter writes;
+  for (size_t i = 2; i < slots.size(); ++i) store->Write(slots[i], data.data(), kSlotBytes, writes.Expect());
+  AlignedBuffer back(kSlotBytes);
+  for (int round = 0; round < 20; ++round) {  // so that all writes have begun that may
+    std::memset(back.data(), 0, kSlotBytes);
+    Waiter read;
+    store->Read(slots[round % 2], back.data(), kSlotBytes, Priority::kDemand, read.Expect());
+    ASSERT_TRUE(read.WaitAll()[0].ok());
+    EXPECT_EQ(std::memcmp(back.data(), data.data(), kSlotBytes), 0);
+  }
+  freeze.Thaw();
+  for (const absl::Status& status : writes.WaitAll()) EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST(DriveWaitTest, TheFirstAnswerOfADirectoryIsAWaitThatNamesItAndEnds) {

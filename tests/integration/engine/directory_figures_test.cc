@@ -43,7 +43,7 @@ TEST(MetricsJsonTest, SaysHowEachDirectoryDoes) {
 TEST(SummaryTest, NamesDirectoriesThatHadTrouble) {
   const std::string text = Summary(WithDirectories());
   EXPECT_THAT(text,
-              HasSubstr("; /si\"ck: 3 transfers failed, 1 wrong checksums, closed 2 times, closed now: it "
+              HasSubstr("; /si\"ck: failed transfers: 3, wrong checksums: 1, closures: 2, closed now: it "
                         "does not answer"));
   EXPECT_THAT(text, Not(HasSubstr("/good")));
 }

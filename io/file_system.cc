@@ -11,24 +11,20 @@ namespace {
 
 constexpr char kFuse[] =
     "a process serves it and may still have in memory what it reports as written, so each write is flushed; "
-    "an open "
-    "spill file may be seen there under a name that begins with .fuse_";
+    "an open spill file may be seen there under a name that begins with .fuse_";
 constexpr char kOverlay[] =
     "a container's own layer: its bytes lie in the file system below it, often that of the machine's system "
-    "disk; a "
-    "volume on a local disk is faster. Mounted with `volatile` it does not flush";
+    "disk; a volume on a local disk is faster. Mounted with `volatile` it does not flush";
 constexpr char kShare[] =
     "another machine or the host keeps the bytes: each write is flushed to it; not tried yet";
 constexpr char kCluster[] =
     "a cluster's servers keep the bytes, and every job of the cluster shares them; not tried yet";
 constexpr char kZfs[] =
     "new blocks for each overwrite, and a cache of its own before which direct transfers may end: each write "
-    "is "
-    "flushed; not tried yet";
+    "is flushed; not tried yet";
 constexpr char kBtrfs[] =
     "the spill file is made without copy-on-write, so without its compression and checksums; after each "
-    "growth the "
-    "file system commits, since it counts allocated space as free until then";
+    "growth the file system commits, since it counts allocated space as free until then";
 constexpr char kNfs[] = "remote: an unlinked file of a killed process stays, under a name like .nfs...";
 
 struct Row {

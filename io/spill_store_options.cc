@@ -20,6 +20,12 @@ absl::Status CheckOptions(const SpillStoreOptions& options) {
   if (options.request_timeout <= std::chrono::nanoseconds::zero()) {
     return absl::InvalidArgumentError("request_timeout must be positive");
   }
+  for (const DriveFault& fault : options.faults) {
+    if (fault.directory.value_or(0) < options.directories.size()) continue;
+    return absl::InvalidArgumentError("a fault of io_faults is for directory " +
+                                      std::to_string(*fault.directory) + "; there are " +
+                                      std::to_string(options.directories.size()) + ", counted from 0");
+  }
   return absl::OkStatus();
 }
 

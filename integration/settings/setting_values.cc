@@ -60,8 +60,7 @@ absl::StatusOr<DirectoryEntry> ParseDirectory(std::string_view text) {
 constexpr double kYear = 365.0 * 24 * 3600 * 1e9;  // ns
 constexpr char kFaultForms[] =
     "none, or faults such as read:EIO:3s:30ms or 1@all:silence:10s:70s (read, write or all; an errno or "
-    "silence; "
-    "from when on; for how long), separated by commas";
+    "silence; from when on; for how long), separated by commas";
 
 constexpr char kDurationForms[] = "a time such as 30s or 5min, or none";
 constexpr char kModelForms[] =

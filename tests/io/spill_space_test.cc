@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
 #include <sys/stat.h>
 #include <unistd.h>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -196,6 +198,12 @@ TEST(SpillStoreSpaceTest, RefusesWrongOptions) {
   options.directories.push_back({"/tmp", 0});
   options.request_bytes = 1000;
   EXPECT_TRUE(absl::IsInvalidArgument(SpillStore::Create(options).status()));
+  TestDirectory directory;
+  SpillStoreOptions faulty = SmallOptions(directory.path());
+  faulty.faults = {{.directory = 1, .reads = true, .error = EIO, .for_nanos = 1}};
+  const absl::Status status = SpillStore::Create(faulty).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_NE(std::string(status.message()).find("directory 1; there are 1"), std::string::npos) << status;
 }
 
 // A slot that is written while it is read, given back while it is busy, or given back twice would lose a

@@ -10,6 +10,7 @@
 #include "io/aligned_buffer.h"
 #include "io/os/log.h"
 #include "io/spill_store_impl.h"
+#include "io/test_points.h"
 
 namespace spillway::io {
 namespace {
@@ -176,10 +177,10 @@ void SpillStore::Impl::ReadBack(const std::shared_ptr<Probe>& probe) {
 void SpillStore::Impl::EndProbe(const std::shared_ptr<Probe>& probe, const absl::Status& status) {
   Directory* const directory = probe->directory;
   os::MutexLock lock(&mu_);
-  directory->table.Release(probe->slot.index);
+  if (!SPILLWAY_STORE_MUTANT(kProbeSlotKept)) directory->table.Release(probe->slot.index);
   directory->probing = false;
   if (stopped_) return;
-  if (status.ok()) {
+  if (status.ok() && !SPILLWAY_STORE_MUTANT(kStaysClosed)) {
     OpenLocked(directory);
   } else {
     directory->why_closed = std::string(status.message());

@@ -141,7 +141,8 @@ class SpillStore {
   // Writes `bytes` (a multiple of 4 KiB, at most kSlotBytes) into a slot that was taken, and remembers their
   // checksum. A failed transfer is tried again for retry_time. Then `done` gets the error with path, offset
   // and length: ResourceExhausted for a full disk, DeadlineExceeded for a write that never came back. The
-  // slot has no contents then. No other read or write of the slot may be pending. Any thread.
+  // slot has no contents then; after DeadlineExceeded it takes no other write (checked), and is to be given
+  // back. No other read or write of the slot may be pending. Any thread.
   void Write(SlotId slot, const void* data, uint32_t bytes, Done done);
 
   // Reads what the last Write of the slot wrote: `bytes` must be the same number. Errors and silence of the

@@ -14,6 +14,7 @@
 #include "io/os/errno.h"
 #include "io/os/log.h"
 #include "io/os/thread.h"
+#include "io/test_points.h"
 
 namespace spillway::io {
 namespace {
@@ -36,10 +37,6 @@ WriteOutcome OutcomeOf(const absl::Status& status) {
     return WriteOutcome::kFailed;
   return WriteOutcome::kSuspect;
 }
-
-}  // namespace
-
-namespace {
 
 // Null: the cap is not shared.
 std::unique_ptr<NodeShare> ShareOf(const SpillDirectory& directory) {
@@ -138,7 +135,7 @@ void SpillStore::Impl::StartWrite(const std::shared_ptr<WriteState>& state) {
     state->seed = ChecksumSeed(slot.directory, slot.index, generation);
   }
   const bool with_checksum = options_.checksum == ChecksumMode::kOn;
-  state->parts = with_checksum ? 2 : 1;
+  state->parts = with_checksum && !SPILLWAY_STORE_MUTANT(kChecksumNotAwaited) ? 2 : 1;
   auto arrived = [this, state](absl::Status status) {
     state->status = std::move(status);
     if (--state->parts == 0) FinishWrite(state);
@@ -217,7 +214,7 @@ void SpillStore::Impl::StartRead(const std::shared_ptr<ReadState>& state, Transf
 }
 
 void SpillStore::Impl::ReadArrived(const std::shared_ptr<ReadState>& state, const absl::Status& status) {
-  if (!status.ok() || options_.checksum == ChecksumMode::kOff) {
+  if (!status.ok() || options_.checksum == ChecksumMode::kOff || SPILLWAY_STORE_MUTANT(kReadUnverified)) {
     FinishRead(state, status);
   } else {
     pool_->PostFirst([this, state] { VerifyRead(state); });

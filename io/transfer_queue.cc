@@ -10,6 +10,7 @@
 #include "io/os/errno.h"
 #include "io/os/log.h"
 #include "io/os/thread.h"
+#include "io/test_points.h"
 
 namespace spillway::io {
 namespace {
@@ -146,7 +147,7 @@ std::array<TransferOrder::Load, 2> TransferQueue::LoadOfDirections() const {
   if (counters_.silent.load()) load[kWrite] = Load::kFull;  // NoteSilence ends those that wait
   if (share == flights_.size()) return load;                // too few places to keep one
   if (in_flight[kRead] >= share) load[kRead] = Load::kBusy;
-  if (in_flight[kWrite] >= share) load[kWrite] = Load::kFull;
+  if (in_flight[kWrite] >= share && !SPILLWAY_STORE_MUTANT(kWritesTakeAllPlaces)) load[kWrite] = Load::kFull;
   return load;
 }
 
@@ -169,7 +170,7 @@ void TransferQueue::AddToBatch(Flight* flight) {
   const auto place = static_cast<uint64_t>(flight - flights_.data());
   flight->tag = (++next_sequence_ << kTagPlaceBits | place) & INT64_MAX;
   flight->deadline = options_.clock->NowNanos() + options_.request_timeout.count();
-  const uint32_t from = flight->start + flight->moved;
+  const uint32_t from = flight->start + (SPILLWAY_STORE_MUTANT(kContinuesAtStart) ? 0 : flight->moved);
   batch_.push_back(IoRequest{.file = 0,
                              .op = flight->transfer->op,
                              .offset = flight->transfer->offset + from,
@@ -204,21 +205,22 @@ std::chrono::nanoseconds TransferQueue::PollTimeout() const {
 // Compares one result with its request and decides what follows.
 void TransferQueue::Judge(const IoResult& result) {
   const size_t place = result.tag & ((1u << kTagPlaceBits) - 1);
-  if (result.tag == 0 || place >= flights_.size() || flights_[place].tag != result.tag) {
+  if (result.tag == 0 || place >= flights_.size() ||
+      (flights_[place].tag != result.tag && !SPILLWAY_STORE_MUTANT(kStaleResult))) {
     os::Log(os::LogLevel::kError, "engine=" + std::string(engine_->name()) + " path=" + options_.path +
                                       " a result that belongs to no request was ignored");
     return;
   }
   Flight& flight = flights_[place];
   flight.tag = 0;  // a second result for this request is not counted
-  flight.late = false;
+  flight.late = flight.late && SPILLWAY_STORE_MUTANT(kStaysSilent);
   if (flight.given_up != nullptr) return NoteAnswer(&flight);
   const uint32_t asked = flight.length - flight.moved;
   if (result.result < 0) {
     RetryOrFail(&flight, -result.result);
   } else if (static_cast<uint32_t>(result.result) > asked) {
     Fail(&flight, absl::InternalError(Describe(*flight.transfer) + ": the engine moved more than was asked"));
-  } else if (static_cast<uint32_t>(result.result) == asked) {
+  } else if (static_cast<uint32_t>(result.result) == asked || SPILLWAY_STORE_MUTANT(kShortIsWhole)) {
     flight.moved = flight.length;
     EndFlight(&flight);
   } else {
@@ -271,7 +273,7 @@ bool TransferQueue::MayTryAgain(const Flight& flight, int error, int64_t now) co
   const int64_t failing = now - flight.failing_since;
   const bool interrupted = IsInterruption(error);
   if (!flight.transfer->retries) return interrupted && failing < options_.retry_time.count();
-  if (flight.transfer->op == IoOp::kRead)
+  if (flight.transfer->op == IoOp::kRead && !SPILLWAY_STORE_MUTANT(kReadFailsAtOnce))
     return !IsLastingReadError(error) || failing < options_.retry_time.count();
   if (IsFullDisk(error)) return false;
   return failing < (interrupted ? options_.request_timeout : options_.retry_time).count();
@@ -295,7 +297,8 @@ void TransferQueue::EndFlight(Flight* flight) {
 
 void TransferQueue::CompleteIfEnded(const std::shared_ptr<Transfer>& transfer) {
   const bool all_cut = transfer->submitted >= transfer->bytes || !transfer->status.ok();
-  if (transfer->completed || transfer->in_flight > 0 || !all_cut) return;
+  const bool in_flight = transfer->in_flight > 0 && !SPILLWAY_STORE_MUTANT(kEndsInFlight);
+  if (transfer->completed || in_flight || !all_cut) return;
   transfer->completed = true;
   queued_bytes_ -= transfer->bytes;
   if (transfer->status.ok()) {
@@ -312,7 +315,8 @@ void TransferQueue::CompleteIfEnded(const std::shared_ptr<Transfer>& transfer) {
 
 // After a `done` with DeadlineExceeded, once the kernel has nothing of the transfer any more.
 void TransferQueue::CallAnswered(Transfer* transfer) {
-  if (!transfer->completed || transfer->given_up > 0 || !absl::IsDeadlineExceeded(transfer->status)) return;
+  const bool more = transfer->given_up > 0 && !SPILLWAY_STORE_MUTANT(kAnsweredEarly);
+  if (!transfer->completed || more || !absl::IsDeadlineExceeded(transfer->status)) return;
   const std::function<void()> answered = std::exchange(transfer->answered, nullptr);
   if (answered) answered();
 }

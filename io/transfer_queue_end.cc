@@ -11,6 +11,7 @@
 #include "io/os/check.h"
 #include "io/os/clock.h"
 #include "io/os/log.h"
+#include "io/test_points.h"
 
 namespace spillway::io {
 namespace {
@@ -73,7 +74,8 @@ void TransferQueue::NoteLateFlights() {
   for (Flight& flight : flights_) flight.late = flight.late || is_late(flight);
   NoteSilence();  // first: who hears of a write that was given up finds the directory closed
   for (Flight& flight : flights_) {
-    if (flight.late && flight.transfer != nullptr && flight.transfer->op == IoOp::kWrite) GiveUp(&flight);
+    if (!flight.late || flight.transfer == nullptr) continue;
+    if (flight.transfer->op == IoOp::kWrite || SPILLWAY_STORE_MUTANT(kReadGivenUp)) GiveUp(&flight);
   }
 }
 

@@ -30,6 +30,7 @@ models             20 seeds of the model tests
 simulation-jobs    random jobs in the simulation for 25 minutes; goes on from SPILLWAY_FIRST_SEED
 simulation-scenes  60,000 schedules of each scene with two departures, and with three, drawn by SPILLWAY_SAMPLE
 mutants            what catches each of the core's broken rules
+store-stress       10^6 operations of the spill store over real files with drives that fail, 50 seeds; then its broken rules
 links              schedules on links whose directions share, by the referee
 public-tables      the newest headers of CUDA and the libraries of real drivers against our tables
 asan-core          the memory core's tests under AddressSanitizer and UBSan
@@ -89,6 +90,19 @@ run_simulation_scenes() {
   wait "$half" || status=1
   cat "$log"
   echo "sample $sample: $(grep -ho '[0-9]* schedules' "$log" | awk '{ sum += $1 } END { print sum }') schedules with at most three departures, and as many lines above with two"
+  return "$status"
+}
+
+# Two processes: what fills the time is drives that are silent.
+run_store_stress() {
+  local stress=$ROOT/build/tests/store_stress folder=$ROOT/build/nightly/store-stress half status=0
+  build_all && mkdir -p "$folder" && cd "$folder" || return 1
+  "$stress" --seeds 26..50 --operations 20000 >half.log 2>half.errors &
+  half=$!
+  "$stress" --seeds 1..25 --operations 20000 2>errors || status=1
+  wait "$half" || status=1
+  cat half.log
+  "$stress" --mutants --seeds 1..24 --operations 1250 2>/dev/null || status=1
   return "$status"
 }
 

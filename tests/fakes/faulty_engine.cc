@@ -1,6 +1,7 @@
 #include "tests/fakes/faulty_engine.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -67,8 +68,17 @@ class FaultyEngine : public IoEngine {
       if (fault.op == request.op && ordinal >= fault.first && ordinal - fault.first < fault.count)
         return fault;
     }
-    if (std::uniform_real_distribution<>(0, 1)(random_) >= plan_.random_rate) return std::nullopt;
     Fault fault{.op = request.op};
+    if (Draws(plan_.damage_rate)) {
+      fault.kind = std::array{FaultKind::kBitFlip, FaultKind::kMisdirect, FaultKind::kLost}[random_() % 3];
+      fault.misdirect = plan_.misdirect;
+      if (fault.kind != FaultKind::kLost || request.op == IoOp::kWrite) return fault;
+    }
+    if (Draws(plan_.duplicate_rate)) {
+      fault.kind = FaultKind::kDuplicate;
+      return fault;
+    }
+    if (!Draws(plan_.random_rate)) return std::nullopt;
     switch (random_() % 4) {
       case 0: fault.error = EIO; break;
       case 1: fault.error = random_() % 2 == 0 ? EAGAIN : EINTR; break;
@@ -80,6 +90,8 @@ class FaultyEngine : public IoEngine {
     }
     return fault;
   }
+
+  bool Draws(double rate) { return rate > 0 && std::uniform_real_distribution<>(0, 1)(random_) < rate; }
 
   void SubmitOne(const IoRequest& original) {
     Pending pending{.request = original, .fault = Choose(original), .damaged = nullptr};

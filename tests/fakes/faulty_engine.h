@@ -43,6 +43,11 @@ struct FaultPlan {
   // Besides these, each request goes wrong with this probability, in a way drawn from the seed: EIO, EAGAIN,
   // short, or late. Never a way that loses or damages bytes silently.
   double random_rate = 0;
+  double duplicate_rate = 0;  // likewise, the result comes twice
+  // Likewise, in a way that only a checksum finds: a bit is wrong, a write is lost, or the transfer goes to the
+  // place `misdirect` bytes further on.
+  double damage_rate = 0;
+  int64_t misdirect = 0;
   uint64_t seed = 0;
   bool reorder = false;  // results that are due together come in an order drawn from the seed
 };

@@ -162,6 +162,7 @@ TEST_F(SpillClosedTest, CapacityOfAClosedDirectoryIsWaitedFor) {
   drive_->Heal();
   grower.join();
   EXPECT_TRUE(grown.ok()) << grown;
+  store_.reset();  // before the list of waits
 }
 
 TEST_F(SpillClosedTest, TheWaitForAClosedDirectoryEndsAtTheUsersLimit) {

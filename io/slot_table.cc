@@ -1,5 +1,7 @@
 #include "io/slot_table.h"
 
+#include <utility>
+
 #include "io/os/check.h"
 
 namespace spillway::io {
@@ -41,9 +43,20 @@ std::optional<uint32_t> SlotTable::AllocateForProbe() {
 
 void SlotTable::Release(uint32_t index) {
   Slot& slot = InUse(index);
-  SPILLWAY_CHECK(!slot.writing && slot.reads == 0);
+  SPILLWAY_CHECK(!slot.writing && !slot.given_back && (slot.reads == 0 || slot.moving));
   if (!slot.touched) --awaiting_write_;
   slot.has_data = false;
+  if (slot.moved_to) --moved_;
+  slot.moved_to.reset();
+  if (slot.moving) {  // EndMove frees it
+    slot.given_back = true;
+  } else {
+    FreeOrQuarantine(index);
+  }
+}
+
+void SlotTable::FreeOrQuarantine(uint32_t index) {
+  const Slot& slot = table_[index];
   if (slot.suspect || slot.unanswered) {
     slots_.Quarantine(index);
   } else {
@@ -53,7 +66,7 @@ void SlotTable::Release(uint32_t index) {
 
 uint32_t SlotTable::BeginWrite(uint32_t index, uint32_t bytes) {
   Slot& slot = InUse(index);
-  SPILLWAY_CHECK(!slot.writing && slot.reads == 0 && !slot.unanswered);
+  SPILLWAY_CHECK(!slot.writing && (slot.reads == 0 || slot.moving) && !slot.unanswered && !slot.moved_to);
   if (!slot.touched) --awaiting_write_;
   slot.touched = true;
   slot.writing = true;
@@ -102,6 +115,40 @@ void SlotTable::EndRead(uint32_t index) {
   Slot& slot = InUse(index);
   SPILLWAY_CHECK(slot.reads > 0);
   --slot.reads;
+}
+
+std::optional<uint32_t> SlotTable::NextToMove(uint32_t from) const {
+  for (uint32_t i = from; i < table_.size(); ++i) {
+    const Slot& slot = table_[i];
+    if (slots_.InUse(i) && slot.has_data && slot.reads == 0 && !slot.moving) return i;
+  }
+  return std::nullopt;
+}
+
+SlotTable::Contents SlotTable::BeginMove(uint32_t index) {
+  Slot& slot = InUse(index);
+  SPILLWAY_CHECK(slot.has_data && !slot.moving);
+  slot.moving = true;
+  ++slot.reads;  // EndRead follows when the copy has been read
+  return slot.contents;
+}
+
+bool SlotTable::EndMove(uint32_t index, const Contents& contents) {
+  Slot& slot = InUse(index);
+  SPILLWAY_CHECK(slot.moving);
+  slot.moving = false;
+  if (std::exchange(slot.given_back, false)) {
+    FreeOrQuarantine(index);
+    return false;
+  }
+  return slot.has_data && slot.contents.generation == contents.generation;
+}
+
+void SlotTable::SetMoved(uint32_t index, Place place) {
+  Slot& slot = InUse(index);
+  slot.has_data = false;
+  slot.moved_to = place;
+  ++moved_;
 }
 
 }  // namespace spillway::io

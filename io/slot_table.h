@@ -56,6 +56,24 @@ class SlotTable {
   std::optional<Contents> BeginRead(uint32_t index);
   void EndRead(uint32_t index);
 
+  // ---- Moving: the store copies contents to a slot of another directory. The owner keeps the index it has.
+
+  struct Place {
+    uint32_t directory = 0;
+    uint32_t index = 0;
+  };
+  // The first slot at or after `from` whose contents lie here, with no transfer pending.
+  std::optional<uint32_t> NextToMove(uint32_t from) const;
+  // The contents are about to be copied. Until EndMove the owner may write the slot or give it back.
+  Contents BeginMove(uint32_t index);
+  // True: the contents are still those of BeginMove. A slot that was given back meanwhile is free now.
+  bool EndMove(uint32_t index, const Contents& contents);
+  // The contents lie elsewhere from now on.
+  void SetMoved(uint32_t index, Place place);
+  std::optional<Place> MovedTo(uint32_t index) const { return table_[index].moved_to; }
+  // Slots in use whose contents lie elsewhere.
+  uint32_t moved_count() const { return moved_; }
+
   const SlotAllocator& slots() const { return slots_; }
   // Slots that were taken and whose first write has not begun: writes that are to be expected.
   uint32_t awaiting_write() const { return awaiting_write_; }
@@ -69,14 +87,19 @@ class SlotTable {
     bool suspect = false;
     bool unanswered = false;
     bool touched = false;  // a write began since it was taken
+    bool moving = false;
+    bool given_back = false;  // while it is moving
+    std::optional<Place> moved_to;
   };
 
   Slot& InUse(uint32_t index);
   void RestoreIfGood(uint32_t index);
+  void FreeOrQuarantine(uint32_t index);
 
   SlotAllocator slots_;
   std::vector<Slot> table_;
   uint32_t awaiting_write_ = 0;
+  uint32_t moved_ = 0;
 };
 
 }  // namespace spillway::io

@@ -83,6 +83,8 @@ void SpillStore::Impl::CloseFailingLocked(Directory* directory, const absl::Stat
   const int64_t now = options_.clock->NowNanos();
   const bool again = directory->opened_at != 0 && now - directory->opened_at < kProvedGood;
   directory->closed = true;
+  directory->closed_at = now;
+  directory->move_next = 0;
   ++directory->times_closed;
   directory->why_closed = std::string(status.message());
   directory->probe_pause =
@@ -117,7 +119,13 @@ int64_t SpillStore::Impl::TurnOfClosedLocked(Directory* directory) {
     directory->closed_wait = nullptr;
   }
   const int64_t next = now + (wanted ? kLookWhileClosed : kLookWhileUnwanted);
-  if (!directory->closed || directory->probing) return next;
+  if (!directory->closed) return next;
+  if (const std::shared_ptr<Move> move = NextMoveLocked(directory)) {
+    mu_.Unlock();
+    StartMove(move);
+    mu_.Lock();
+  }
+  if (directory->probing) return next;
   if (now < directory->probe_at) return std::min(next, directory->probe_at);
   auto probe = std::make_shared<Probe>();
   probe->directory = directory;

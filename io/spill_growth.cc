@@ -74,7 +74,9 @@ uint64_t SpillStore::Impl::NeededLocked() const {
   if (promised_ != nullptr) return promised_();
   uint64_t in_use = 0;
   for (const auto& directory : directories_) {
-    if (IsUsable(*directory)) in_use += uint64_t{directory->table.slots().in_use_count()} * kSlotBytes;
+    if (!IsUsable(*directory)) continue;
+    const SlotTable& table = directory->table;
+    in_use += uint64_t{table.slots().in_use_count() - table.moved_count()} * kSlotBytes;
   }
   return in_use;
 }

@@ -1,5 +1,7 @@
 // The store's slots, how they are taken and given back, and the waits for capacity.
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -47,7 +49,7 @@ void SpillStore::Impl::UpdateCapacityLocked() {
   uint64_t slots = 0;
   for (const auto& directory : directories_) {
     const SlotAllocator& all = directory->table.slots();
-    if (IsUsable(*directory)) slots += all.size() - all.quarantined_count();
+    if (IsUsable(*directory)) slots += all.size() - all.quarantined_count() - directory->table.moved_count();
   }
   const uint64_t before = capacity_.exchange(slots * kSlotBytes);
   if (capacity_.load() > before) {
@@ -107,6 +109,17 @@ absl::Status SpillStore::Impl::WaitForCapacityLocked(uint64_t bytes, os::Wait* w
     grown_cv_.WaitFor(&mu_, kBetweenLooks);
   }
   return absl::OkStatus();
+}
+
+std::unique_ptr<NodeShare> SpillStore::Impl::ShareOf(const SpillDirectory& directory) {
+  struct stat info = {};
+  if (directory.shared_as.empty() || directory.cap_bytes == 0) return nullptr;
+  if (stat(directory.path.c_str(), &info) != 0) return nullptr;
+  return std::make_unique<NodeShare>(
+      NodeShare::Options{.directories = {MountRoot(directory.path)},
+                         .account = directory.shared_as + " " + std::to_string(info.st_ino),
+                         .expected = directory.sharers,
+                         .unit_bytes = kSlotBytes});
 }
 
 // One for each file system: two objects of one process would each take the other for another process.
@@ -265,11 +278,15 @@ std::vector<SlotId> SpillStore::Impl::PickSlotsLocked(size_t n) {
 }
 
 void SpillStore::Impl::ReleaseSlot(SlotId slot) {
-  Directory& directory = DirectoryOf(slot);
   os::MutexLock lock(&mu_);
-  const uint32_t quarantined = directory.table.slots().quarantined_count();
-  directory.table.Release(slot.index);
-  if (directory.table.slots().quarantined_count() != quarantined) UpdateCapacityLocked();
+  for (std::optional<SlotTable::Place> moved_to = SlotTable::Place{slot.directory, slot.index}; moved_to;) {
+    const uint32_t index = moved_to->index;
+    SlotTable& table = DirectoryOf({moved_to->directory, index}).table;
+    const uint32_t unusable = table.slots().quarantined_count() + table.moved_count();
+    moved_to = table.MovedTo(index);
+    table.Release(index);
+    if (table.slots().quarantined_count() + table.moved_count() != unusable) UpdateCapacityLocked();
+  }
 }
 
 SpillSpace SpillStore::Impl::space() {
@@ -286,7 +303,7 @@ SpillSpace SpillStore::Impl::space() {
       os::MutexLock lock(&mu_);
       if (stopped_) return SpillSpace{};
       const SlotAllocator& slots = directory->table.slots();
-      space.total_bytes += uint64_t{slots.in_use_count()} * kSlotBytes;
+      space.total_bytes += uint64_t{slots.in_use_count() - directory->table.moved_count()} * kSlotBytes;
       if (!IsUsable(*directory)) continue;
       space.free_bytes += uint64_t{slots.free_count()} * kSlotBytes;
       file_bytes = directory->file_bytes;

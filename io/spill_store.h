@@ -58,6 +58,7 @@ struct DirectoryStats {
   uint64_t bytes_read = 0;
   uint64_t slots_in_use = 0;
   uint64_t slots_quarantined = 0;  // out of use after a failed write, until the directory has proved good
+  uint64_t slots_moved = 0;        // whose bytes went to another directory, since this one stayed closed
   uint64_t retries = 0;            // resubmitted or continued transfers
   uint64_t errors = 0;             // writes and reads that ended in an error
   uint64_t checksum_mismatches = 0;

@@ -2,8 +2,6 @@
 
 #include "io/spill_store_impl.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -36,18 +34,6 @@ WriteOutcome OutcomeOf(const absl::Status& status) {
   if (absl::IsCancelled(status) || absl::IsResourceExhausted(status) || absl::IsUnavailable(status))
     return WriteOutcome::kFailed;
   return WriteOutcome::kSuspect;
-}
-
-// Null: the cap is not shared.
-std::unique_ptr<NodeShare> ShareOf(const SpillDirectory& directory) {
-  struct stat info = {};
-  if (directory.shared_as.empty() || directory.cap_bytes == 0) return nullptr;
-  if (stat(directory.path.c_str(), &info) != 0) return nullptr;
-  return std::make_unique<NodeShare>(
-      NodeShare::Options{.directories = {MountRoot(directory.path)},
-                         .account = directory.shared_as + " " + std::to_string(info.st_ino),
-                         .expected = directory.sharers,
-                         .unit_bytes = kSlotBytes});
 }
 
 }  // namespace
@@ -122,10 +108,11 @@ void SpillStore::Impl::Write(SlotId slot, const void* data, uint32_t bytes, Done
 }
 
 void SpillStore::Impl::StartWrite(const std::shared_ptr<WriteState>& state) {
-  const SlotId slot = state->slot;
   const uint32_t bytes = state->bytes;
+  SlotId slot;
   {
     os::MutexLock lock(&mu_);
+    slot = state->slot = HomeOfLocked(state->slot);
     if (stopped_) {
       PostDone(std::move(state->done),
                absl::CancelledError(Place(slot, bytes) + ": the spill store was shut down"));
@@ -183,6 +170,7 @@ void SpillStore::Impl::Read(SlotId slot, void* data, uint32_t bytes, Priority pr
   std::optional<SlotTable::Contents> contents;
   {
     os::MutexLock lock(&mu_);
+    slot = HomeOfLocked(slot);
     SlotTable& table = DirectoryOf(slot).table;
     contents = table.BeginRead(slot.index);
     if (contents && contents->bytes != bytes) table.EndRead(slot.index);
@@ -254,9 +242,15 @@ void SpillStore::Impl::FinishRead(const std::shared_ptr<ReadState>& state, absl:
   state->done(std::move(status));
 }
 
-void SpillStore::Impl::Promote(SlotId slot) { DirectoryOf(slot).queue->Promote(slot.index); }
+void SpillStore::Impl::Promote(SlotId slot) {
+  slot = HomeOf(slot);
+  DirectoryOf(slot).queue->Promote(slot.index);
+}
 
-void SpillStore::Impl::CancelPrefetch(SlotId slot) { DirectoryOf(slot).queue->CancelPrefetch(slot.index); }
+void SpillStore::Impl::CancelPrefetch(SlotId slot) {
+  slot = HomeOf(slot);
+  DirectoryOf(slot).queue->CancelPrefetch(slot.index);
+}
 
 SpillStoreStats SpillStore::Impl::stats() {
   SpillStoreStats total;
@@ -275,8 +269,9 @@ SpillStoreStats SpillStore::Impl::stats() {
                        .file_bytes = directory->file_bytes,
                        .bytes_written = counters.bytes_written.load(),
                        .bytes_read = counters.bytes_read.load(),
-                       .slots_in_use = slots.in_use_count(),
+                       .slots_in_use = slots.in_use_count() - directory->table.moved_count(),
                        .slots_quarantined = slots.quarantined_count(),
+                       .slots_moved = directory->slots_moved,
                        .retries = counters.retries.load(),
                        .errors = counters.errors.load(),
                        .checksum_mismatches = directory->mismatches};

@@ -4,6 +4,7 @@
 // - spill_space.cc: taking slots and giving them back, and waiting for capacity.
 // - spill_growth.cc: the keepers, one thread per directory. Only they ask a file system for space.
 // - spill_closed.cc: directories that are closed by errors or silence, and the probes that open them.
+// - spill_moves.cc: bytes that leave a directory which stays closed.
 //
 // Threads: callers of the interface, the queue's thread of each directory, the completion workers, and the
 // keepers. What fails is what fails at the interface (spill_store.h).
@@ -92,10 +93,14 @@ class SpillStore::Impl {
     bool closed = false;            // after errors; a probe opens it
     std::string why_closed;         // the last error
     uint64_t times_closed = 0;
+    int64_t closed_at = 0;                  // clock, ns
     int64_t opened_at = 0;                  // clock, ns: a probe last opened it; 0: never
     int64_t probe_at = 0;                   // clock, ns: when the next probe begins
     int64_t probe_pause = 0;                // ns
     bool probing = false;                   // a probe is under way
+    bool moving = false;                    // one of its slots moves to another directory
+    uint32_t move_next = 0;                 // where to look for the next slot
+    uint64_t slots_moved = 0;               // to other directories
     std::unique_ptr<os::Wait> closed_wait;  // while capacity is wanted that may lie in it
     bool disk_full = false;  // a write into allocated space met a full disk: the directory gives no slots
     int64_t full_until = 0;  // clock, ns: when the full disk is looked at again
@@ -139,6 +144,7 @@ class SpillStore::Impl {
     bool second_try = false;
   };
   struct Probe;
+  struct Move;
 
   // Transfers.
   absl::Status PushTransfer(SlotId slot, Transfer transfer);
@@ -152,6 +158,8 @@ class SpillStore::Impl {
   void NoteFailureLocked(Directory* directory, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void PostDone(Done done, absl::Status status);
   std::shared_ptr<DiskOrder> OrderOf(const Directory& directory) const;
+  // Null: the cap is not shared.
+  static std::unique_ptr<NodeShare> ShareOf(const SpillDirectory& directory);
   Directory& DirectoryOf(SlotId slot);
   std::string Place(SlotId slot, uint32_t bytes) const;
 
@@ -183,6 +191,18 @@ class SpillStore::Impl {
   void EndProbe(const std::shared_ptr<Probe>& probe, const absl::Status& status);
   void OpenLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint32_t IndexOf(const Directory& directory) const;
+
+  // Bytes that leave a directory which stays closed (spill_moves.cc).
+  SlotId HomeOf(SlotId slot) const {
+    os::MutexLock lock(&mu_);
+    return HomeOfLocked(slot);
+  }
+  SlotId HomeOfLocked(SlotId slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::shared_ptr<Move> NextMoveLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool HasRoomForMoveLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void StartMove(const std::shared_ptr<Move>& move);
+  void WriteMoved(const std::shared_ptr<Move>& move);
+  void EndMove(const std::shared_ptr<Move>& move, const absl::Status& status);
 
   // The keepers (spill_growth.cc).
   void KeepLoop(Directory* directory);

@@ -55,6 +55,8 @@ struct SpillStoreOptions {
   int errors_until_closed = 8;
   std::chrono::nanoseconds error_window = std::chrono::seconds(10);
   std::chrono::nanoseconds first_probe = std::chrono::seconds(1);
+  // Of a directory that is closed by errors for this long, what can be read moves to other directories.
+  std::chrono::nanoseconds moves_after = std::chrono::seconds(60);
   // See TransferQueueOptions.
   std::chrono::nanoseconds request_timeout = std::chrono::seconds(30);
   std::chrono::nanoseconds retry_time = std::chrono::seconds(2);

@@ -24,11 +24,11 @@ enum class StoreMutant : int {
   // ---- Drives that fail or are silent.
   kReadFailsAtOnce,      // a failed read is not tried again
   kReadGivenUp,          // a late read is given up as a write is
-  kAnsweredEarly,        // the first late answer frees the slot of a write that has more under way
   kWritesTakeAllPlaces,  // writes that the drive keeps leave no place to reads
   kStaysSilent,          // a late answer does not end the silence
   kStaysClosed,          // a probe that passed does not open the directory
   kProbeSlotKept,        // a probe does not give its slot back
+  kMovesWhatChanged,     // a slot that was written again while it moved has its old bytes afterwards
 };
 inline std::atomic<StoreMutant> active_store_mutant{StoreMutant::kNone};
 

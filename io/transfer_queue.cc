@@ -315,8 +315,7 @@ void TransferQueue::CompleteIfEnded(const std::shared_ptr<Transfer>& transfer) {
 
 // After a `done` with DeadlineExceeded, once the kernel has nothing of the transfer any more.
 void TransferQueue::CallAnswered(Transfer* transfer) {
-  const bool more = transfer->given_up > 0 && !SPILLWAY_STORE_MUTANT(kAnsweredEarly);
-  if (!transfer->completed || more || !absl::IsDeadlineExceeded(transfer->status)) return;
+  if (!transfer->completed || transfer->given_up > 0 || !absl::IsDeadlineExceeded(transfer->status)) return;
   const std::function<void()> answered = std::exchange(transfer->answered, nullptr);
   if (answered) answered();
 }

@@ -80,6 +80,66 @@ TEST(SlotTableTest, AnAnswerBeforeTheSlotIsGivenBackLeavesItInUse) {
   EXPECT_EQ(table.Allocate(), 0u);
 }
 
+// A table with one slot that has contents.
+SlotTable WithContents() {
+  SlotTable table;
+  table.Grow(1);
+  table.Allocate();
+  table.BeginWrite(0, 4096);
+  table.EndWrite(0, WriteOutcome::kWritten, Checksum{});
+  return table;
+}
+
+TEST(SlotTableTest, ContentsThatHaveMovedLieElsewhere) {
+  SlotTable table = WithContents();
+  ASSERT_EQ(table.NextToMove(0), 0u);
+  EXPECT_EQ(table.NextToMove(1), std::nullopt);
+  const SlotTable::Contents contents = table.BeginMove(0);
+  EXPECT_EQ(table.NextToMove(0), std::nullopt) << "it is on its way";
+  table.EndRead(0);
+  ASSERT_TRUE(table.EndMove(0, contents));
+  table.SetMoved(0, {.directory = 1, .index = 7});
+  ASSERT_TRUE(table.MovedTo(0).has_value());
+  EXPECT_EQ(table.MovedTo(0)->index, 7u);
+  EXPECT_EQ(table.moved_count(), 1u);
+  EXPECT_EQ(table.BeginRead(0), std::nullopt) << "not here";
+  EXPECT_EQ(table.NextToMove(0), std::nullopt);
+  table.Release(0);
+  EXPECT_EQ(table.moved_count(), 0u);
+  EXPECT_EQ(table.Allocate(), 0u);
+  EXPECT_FALSE(table.MovedTo(0).has_value());
+}
+
+TEST(SlotTableTest, ASlotGivenBackWhileItMovesIsFreeAtTheEndOfTheMove) {
+  SlotTable table = WithContents();
+  const SlotTable::Contents contents = table.BeginMove(0);
+  table.Release(0);
+  EXPECT_EQ(table.Allocate(), std::nullopt);
+  table.EndRead(0);
+  EXPECT_FALSE(table.EndMove(0, contents));
+  EXPECT_EQ(table.Allocate(), 0u);
+}
+
+TEST(SlotTableTest, ASlotWrittenWhileItMovesKeepsItsNewContents) {
+  SlotTable table = WithContents();
+  const SlotTable::Contents contents = table.BeginMove(0);
+  const uint32_t generation = table.BeginWrite(0, 8192);
+  EXPECT_FALSE(table.EndMove(0, contents)) << "the write is under way";
+  table.EndWrite(0, WriteOutcome::kWritten, Checksum{});
+  table.EndRead(0);
+  ASSERT_TRUE(table.BeginRead(0).has_value());
+  table.EndRead(0);
+  EXPECT_EQ(table.BeginMove(0).generation, generation);
+}
+
+TEST(SlotTableDeathTest, RefusesASecondMoveAndASecondRelease) {
+  SlotTable table = WithContents();
+  table.BeginMove(0);
+  EXPECT_DEATH(table.BeginMove(0), "CHECK failed");
+  table.Release(0);
+  EXPECT_DEATH(table.Release(0), "CHECK failed");
+}
+
 TEST(SlotTableDeathTest, RefusesOverlappingUse) {
   const auto busy = [](bool writing) {
     SlotTable table;

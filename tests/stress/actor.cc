@@ -65,6 +65,7 @@ bool Actor::Step() {
 
 // More than there are, now and then.
 bool Actor::Take() {
+  if (slots_.size() >= board_->settings().slots_per_actor) return Release();
   const size_t count = 1 + random_() % 4;
   const bool waits = random_() % 4 == 0;
   board_->GoesOn(number_, waits ? "ReserveSlots" : "TakeSlots");

@@ -63,7 +63,7 @@ void IllDrives::Run(size_t directory) {
         break;
       case 1:
         drive.Set(IoOp::kWrite, EIO);
-        Pause(up_to(errors));
+        Pause(up_to(2 * errors));
         break;
       case 2:
         drive.Set(IoOp::kRead, ENODATA);

@@ -72,8 +72,10 @@ std::unique_ptr<io::SpillStore> MakeStore(
   options.requests_in_flight = settings.requests_in_flight;
   options.request_timeout = RunSettings::kRequestTimeout;
   options.retry_time = RunSettings::kRetryTime;
+  options.errors_until_closed = RunSettings::kErrorsUntilClosed;
   options.error_window = RunSettings::kErrorWindow;
   options.first_probe = RunSettings::kFirstProbe;
+  options.moves_after = RunSettings::kMovesAfter;
   options.wrap_engine = [drives](std::unique_ptr<io::IoEngine> engine, size_t directory) {
     return drives->Wrap(std::move(engine), directory);
   };
@@ -90,6 +92,9 @@ std::unique_ptr<io::SpillStore> MakeStore(
 }
 
 void CheckStats(const io::SpillStore& store, const Board& board) {
+  // A probe or a move that has begun while a directory was closed has a slot until it ends.
+  const auto all_are_ours = [&] { return store.stats().slots_in_use == board.taken(); };
+  static_cast<void>(tests::WaitUntil(all_are_ours, board.patience()));
   const io::SpillStoreStats stats = store.stats();
   const RunSettings& settings = board.settings();
   if (stats.slots_in_use != board.taken())
@@ -107,12 +112,15 @@ void CheckStats(const io::SpillStore& store, const Board& board) {
 
 // What was met, of all seeds.
 struct Counts {
-  uint64_t operations = 0, bytes = 0, errors = 0, retries = 0, mismatches = 0, closed = 0;
+  uint64_t operations = 0, bytes = 0, errors = 0, retries = 0, mismatches = 0, closed = 0, moved = 0;
   void Add(const io::SpillStoreStats& stats) {
     errors += stats.errors;
     retries += stats.retries;
     mismatches += stats.checksum_mismatches;
-    for (const io::DirectoryStats& directory : stats.directories) closed += directory.times_closed;
+    for (const io::DirectoryStats& directory : stats.directories) {
+      closed += directory.times_closed;
+      moved += directory.slots_moved;
+    }
   }
 };
 
@@ -235,9 +243,10 @@ int Main(int argc, char** argv) {
     RunSeed(seed, operations, std::chrono::seconds(patience), &counts);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::printf("%" PRIu64 " seeds passed: %" PRIu64 " operations, %.1f GB, %" PRIu64 " retries, %" PRIu64
-              " errors, %" PRIu64 " wrong checksums, directories closed %" PRIu64 " times, %.0f s\n",
+              " errors, %" PRIu64 " wrong checksums, directories closed %" PRIu64 " times, %" PRIu64
+              " slots moved, %.0f s\n",
               last - first + 1, counts.operations, static_cast<double>(counts.bytes) / 1e9, counts.retries,
-              counts.errors, counts.mismatches, counts.closed, seconds);
+              counts.errors, counts.mismatches, counts.closed, counts.moved, seconds);
   return 0;
 }
 

@@ -13,9 +13,9 @@ struct Row {
 #define ROW(name) \
   { #name, io::StoreMutant::name }
 constexpr Row kRows[] = {
-    ROW(kReadUnverified), ROW(kChecksumNotAwaited),  ROW(kShortIsWhole),    ROW(kContinuesAtStart),
-    ROW(kStaleResult),    ROW(kEndsInFlight),        ROW(kReadFailsAtOnce), ROW(kReadGivenUp),
-    ROW(kAnsweredEarly),  ROW(kWritesTakeAllPlaces), ROW(kStaysSilent),     ROW(kStaysClosed),
+    ROW(kReadUnverified),   ROW(kChecksumNotAwaited),  ROW(kShortIsWhole),    ROW(kContinuesAtStart),
+    ROW(kStaleResult),      ROW(kEndsInFlight),        ROW(kReadFailsAtOnce), ROW(kReadGivenUp),
+    ROW(kMovesWhatChanged), ROW(kWritesTakeAllPlaces), ROW(kStaysSilent),     ROW(kStaysClosed),
     ROW(kProbeSlotKept),
 };
 #undef ROW

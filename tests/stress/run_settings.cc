@@ -16,6 +16,8 @@ RunSettings RunSettings::Draw(uint64_t seed, int operations) {
   drawn.directories = 1 + below(3);
   drawn.slots_per_directory = 12 + below(29);
   drawn.way = static_cast<Way>(below(3));
+  drawn.slots_per_actor =
+      static_cast<size_t>(drawn.directories * drawn.slots_per_directory / drawn.actors * (4 + below(8)) / 8);
   drawn.request_bytes = 64u << (10 + below(4));
   drawn.requests_in_flight = 4 << below(3);
   drawn.duplicate_rate = below(2) == 0 ? 0 : 0.02;

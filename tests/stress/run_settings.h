@@ -5,6 +5,7 @@
 #define SPILLWAY_TESTS_STRESS_RUN_SETTINGS_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -14,18 +15,21 @@ namespace spillway::stress {
 enum class Way : uint8_t { kUring, kThreads, kBuffered };
 
 struct RunSettings {
-  // A hundredth of the product's, so that a minute has hundreds of ill drives. A drive of a busy machine may be
+  // A hundredth of the product's, or about, so that a minute has hundreds of ill drives. A drive of a busy machine may be
   // that slow when it is well: then writes are given up without need, which must lose nothing either.
   static constexpr std::chrono::milliseconds kRequestTimeout{400};
   static constexpr std::chrono::milliseconds kRetryTime{60};
+  static constexpr int kErrorsUntilClosed = 4;
   static constexpr std::chrono::milliseconds kErrorWindow{500};
   static constexpr std::chrono::milliseconds kFirstProbe{20};
+  static constexpr std::chrono::milliseconds kMovesAfter{2};
 
   uint64_t seed = 1;
   int operations = 0;  // of all actors together
   int actors = 1;
   int directories = 1;
   int slots_per_directory = 16;
+  size_t slots_per_actor = 16;  // the most that it takes; together they may want more than there are
   Way way = Way::kUring;
   bool checksum = true;
   uint32_t request_bytes = 512u << 10;

@@ -21,6 +21,7 @@ constexpr int64_t kLongestProbePause = 30 * kSecond;
 constexpr int64_t kProvedGood = 60 * kSecond;      // open for this long: the next pause is the first again
 constexpr int64_t kLookWhileClosed = kSecond / 4;  // while capacity is wanted
 constexpr int64_t kLookWhileUnwanted = 60 * kSecond;
+constexpr char kSilent[] = "does not answer";
 constexpr uint32_t kProbeWriteBytes = std::min(64u << 10, kSlotBytes);
 
 }  // namespace
@@ -49,7 +50,7 @@ uint64_t SpillStore::Impl::WhenOpenLocked(const Directory& directory) const {
 
 // As the rest of a sentence about the directory; "" when it is open.
 std::string SpillStore::Impl::WhyClosedLocked(const Directory& directory) const {
-  if (directory.queue->counters().silent.load()) return "does not answer";
+  if (directory.queue->counters().silent.load()) return kSilent;
   return directory.closed ? "failed (" + directory.why_closed + ")" : "";
 }
 
@@ -87,6 +88,7 @@ void SpillStore::Impl::CloseFailingLocked(Directory* directory, const absl::Stat
   directory->move_next = 0;
   ++directory->times_closed;
   directory->why_closed = std::string(status.message());
+  directory->last_closure = WhyClosedLocked(*directory);
   directory->probe_pause =
       again ? std::min(2 * directory->probe_pause, kLongestProbePause) : options_.first_probe.count();
   directory->probe_at = now + directory->probe_pause;
@@ -102,7 +104,10 @@ void SpillStore::Impl::CloseFailingLocked(Directory* directory, const absl::Stat
 void SpillStore::Impl::NoteSilence(size_t index) {
   os::MutexLock lock(&mu_);
   Directory& directory = *directories_[index];
-  if (directory.queue->counters().silent.load()) ++directory.times_closed;
+  if (directory.queue->counters().silent.load()) {
+    ++directory.times_closed;
+    directory.last_closure = kSilent;
+  }
   UpdateCapacityLocked();
   PokeLocked();
   grown_cv_.NotifyAll();

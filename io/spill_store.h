@@ -53,6 +53,7 @@ struct DirectoryStats {
   bool closed = false;      // no new slots: after errors, or while the disk does not answer
   std::string why_closed;   // "" when it is not
   uint64_t times_closed = 0;
+  std::string last_closure;  // why it was closed last; "" when it never was
   uint64_t file_bytes = 0;
   uint64_t bytes_written = 0;
   uint64_t bytes_read = 0;

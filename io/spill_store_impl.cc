@@ -266,6 +266,7 @@ SpillStoreStats SpillStore::Impl::stats() {
                        .closed = IsClosed(*directory),
                        .why_closed = WhyClosedLocked(*directory),
                        .times_closed = directory->times_closed,
+                       .last_closure = directory->last_closure,
                        .file_bytes = directory->file_bytes,
                        .bytes_written = counters.bytes_written.load(),
                        .bytes_read = counters.bytes_read.load(),

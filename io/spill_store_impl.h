@@ -94,6 +94,7 @@ class SpillStore::Impl {
     std::string why_closed;         // the last error
     uint64_t times_closed = 0;
     int64_t closed_at = 0;                  // clock, ns
+    std::string last_closure;               // WhyClosedLocked then
     int64_t opened_at = 0;                  // clock, ns: a probe last opened it; 0: never
     int64_t probe_at = 0;                   // clock, ns: when the next probe begins
     int64_t probe_pause = 0;                // ns

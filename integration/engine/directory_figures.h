@@ -1,5 +1,5 @@
-// What the metrics and the summary say of one spill directory. MetricsJson and Summary call it for each. It
-// reads a copy of the store's statistics, on any thread; nothing fails.
+// What the metrics, the summary and Prometheus say of one spill directory. MetricsJson, Summary and
+// PrometheusText call it for each. It reads a copy of the store's statistics, on any thread; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_DIRECTORY_FIGURES_H_
 #define SPILLWAY_INTEGRATION_ENGINE_DIRECTORY_FIGURES_H_
@@ -11,12 +11,16 @@
 
 namespace spillway::integration {
 
-// What it did, and how its drive does: the keys of `directories` in docs/metrics.md.
-nlohmann::ordered_json DirectoryJson(const io::DirectoryStats& directory);
+// TB (10^12 bytes) that a day of writing at the mean rate so far has, as drives are rated. `seconds`: of the run; 0 where it
+// has not begun.
+double WrittenTbPerDay(const io::DirectoryStats& directory, double seconds);
 
-// "; /nvme0: failed transfers: 3, closures: 2, closed now: it does not answer"; "" for a directory that had no
-// trouble.
-std::string DirectoryText(const io::DirectoryStats& directory);
+// What it did, and how its drive does: the keys of `directories` in docs/metrics.md.
+nlohmann::ordered_json DirectoryJson(const io::DirectoryStats& directory, double seconds);
+
+// "; /nvme0: 3.40 TB written a day, failed transfers: 3, closed now: it does not answer"; what is 0 is left out.
+// "" for a directory that did nothing and had no trouble.
+std::string DirectoryText(const io::DirectoryStats& directory, double seconds);
 
 }  // namespace spillway::integration
 

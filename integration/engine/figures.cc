@@ -240,7 +240,7 @@ std::string MetricsJson(const Figures& figures) {
   json["disk_room_bytes"] = figures.disk.capacity_bytes;
   json["directories"] = nlohmann::ordered_json::array();
   for (const io::DirectoryStats& directory : figures.disk.directories)
-    json["directories"].push_back(DirectoryJson(directory));
+    json["directories"].push_back(DirectoryJson(directory, figures.seconds));
   json["unknown_kernel_launches"] = figures.unknown_launches;
   json["waits"] = WaitsJson(figures);
   json["devices"] = nlohmann::ordered_json::array();
@@ -345,7 +345,8 @@ std::string Summary(const Figures& figures) {
                       Seconds(total.lost_chunk_nanos + total.lost_read_nanos + total.lost_run_ahead_nanos));
   text += InTimeText(total);
   text += absl::StrFormat("; SSD bytes written %s", os::BytesText(figures.disk.written_bytes));
-  for (const io::DirectoryStats& directory : figures.disk.directories) text += DirectoryText(directory);
+  for (const io::DirectoryStats& directory : figures.disk.directories)
+    text += DirectoryText(directory, figures.seconds);
   if (figures.unknown_launches > 0) {
     text += absl::StrFormat("; %d launches of kernels of unknown origin needed every block",
                             figures.unknown_launches);

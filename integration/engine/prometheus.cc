@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "integration/engine/directory_figures.h"
 
 namespace spillway::integration {
 namespace {
@@ -110,9 +111,9 @@ std::string Escaped(std::string_view text) {
 }
 
 // How the drives of the spill directories do.
-void AddDirectories(const DiskFigures& disk, Writer* writer) {
+void AddDirectories(const Figures& figures, Writer* writer) {
   const auto add = [&](const char* name, const char* help, auto value_of) {
-    for (const io::DirectoryStats& directory : disk.directories) {
+    for (const io::DirectoryStats& directory : figures.disk.directories) {
       writer->Describe(name, help);
       writer->Add("directory=\"" + Escaped(directory.path) + "\"", absl::StrCat(value_of(directory)));
     }
@@ -120,6 +121,10 @@ void AddDirectories(const DiskFigures& disk, Writer* writer) {
   using Stats = io::DirectoryStats;
   add("spillway_directory_written_bytes_total", "Bytes written to the directory's spill file.",
       [](const Stats& stats) { return stats.bytes_written; });
+  add("spillway_directory_read_bytes_total", "Bytes read from the directory's spill file.",
+      [](const Stats& stats) { return stats.bytes_read; });
+  add("spillway_directory_written_tb_per_day", "Written since the first block, as 10^12 bytes a day.",
+      [&figures](const Stats& stats) { return WrittenTbPerDay(stats, figures.seconds); });
   add("spillway_directory_errors_total", "Writes and reads that ended in an error.",
       [](const Stats& stats) { return stats.errors; });
   add("spillway_directory_retries_total", "Requests that were tried again, or continued.",
@@ -177,7 +182,7 @@ std::string PrometheusText(const Figures& figures, const PrometheusLabels& label
     }
     row = end;
   }
-  AddDirectories(figures.disk, &writer);
+  AddDirectories(figures, &writer);
   AddIteration(figures, &writer);
   return writer.text();
 }

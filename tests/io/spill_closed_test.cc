@@ -118,6 +118,7 @@ TEST_F(SpillClosedTest, ADirectoryClosedByErrorsOpensAfterAProbeWithAllItsSlots)
   EXPECT_GE(store_->capacity_bytes(), capacity);
   EXPECT_EQ(store_->stats().directories[0].slots_quarantined, 0u);
   EXPECT_EQ(store_->stats().directories[0].times_closed, 1u);
+  EXPECT_THAT(store_->stats().directories[0].last_closure, HasSubstr("errno 5"));
   ExpectGoodSlotsReadBack();
   const std::string lines = testing::internal::GetCapturedStderr();
   EXPECT_THAT(lines, HasSubstr("; it is tried again"));
@@ -196,6 +197,7 @@ TEST_F(SpillClosedTest, ASilentDriveClosesItsDirectoryUntilItAnswers) {
   EXPECT_TRUE(reads.WaitAll()[0].ok());
   EXPECT_EQ(std::memcmp(back_.data(), data_.data(), kSlotBytes), 0);
   ASSERT_TRUE(WaitUntil([&] { return !Closed(); }));
+  EXPECT_EQ(store_->stats().directories[0].last_closure, "does not answer");
   EXPECT_TRUE(WaitUntil([&] { return store_->stats().directories[0].slots_quarantined == 0; }));
   EXPECT_TRUE(store_->ReserveSlots(1).ok());
   ExpectGoodSlotsReadBack();

@@ -50,11 +50,20 @@ TEST(PrometheusTest, DirectoriesHaveTheirOwnSamples) {
   io::DirectoryStats directory;
   directory.path = "/a\"b";
   directory.errors = 3;
+  directory.bytes_read = 7;
+  directory.bytes_written = 5'000'000'000;
   directory.closed = true;
   figures.disk.directories = {directory};
   const std::string text = PrometheusText(figures, kLabels);
   EXPECT_THAT(
       text, HasSubstr("\nspillway_directory_errors_total{directory=\"/a\\\"b\",rank=\"3\",pid=\"42\"} 3\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("spillway_directory_read_bytes_total{directory=\"/a\\\"b\",rank=\"3\",pid=\"42\"} 7\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "spillway_directory_written_tb_per_day{directory=\"/a\\\"b\",rank=\"3\",pid=\"42\"} 34.56\n"));
   EXPECT_THAT(text,
               HasSubstr("\nspillway_directory_closed{directory=\"/a\\\"b\",rank=\"3\",pid=\"42\"} 1\n"));
 }

@@ -85,6 +85,25 @@ void ReadCounters(const JsonFields& fields, ReportMetrics* metrics) {
   if (const auto lost = fields.Object("lost_seconds")) metrics->lost_seconds = lost->NumberMembers();
 }
 
+ReportDirectory DirectoryOf(const JsonFields& fields) {
+  ReportDirectory directory;
+  directory.path = fields.Text("path");
+  directory.engine = fields.Text("engine");
+  directory.direct = fields.Bool("direct");
+  directory.closed = fields.Bool("closed");
+  directory.why_closed = fields.Text("why_closed");
+  directory.last_closure = fields.Text("last_closure");
+  directory.written_bytes = fields.Number("written_bytes");
+  directory.read_bytes = fields.Number("read_bytes");
+  directory.written_tb_per_day = fields.Number("written_tb_per_day");
+  directory.errors = fields.Number("errors");
+  directory.retries = fields.Number("retries");
+  directory.mismatches = fields.Number("mismatches");
+  directory.quarantined_slots = fields.Number("quarantined_slots");
+  directory.closures = fields.Number("closures");
+  return directory;
+}
+
 // `number`: the device's; an entry says whose it is, since a process need not use the devices from 0 on.
 ReportMetrics MetricsOf(const JsonFields& fields, double number) {
   ReportMetrics metrics;
@@ -98,6 +117,8 @@ ReportMetrics MetricsOf(const JsonFields& fields, double number) {
   metrics.ssd_written_bytes = fields.Number("ssd_written_bytes");
   metrics.ssd_read_bytes = fields.Number("ssd_read_bytes");
   metrics.evictions_ended = fields.Text("evictions_ended");
+  for (const JsonFields& directory : fields.Objects("directories"))
+    metrics.directories.push_back(DirectoryOf(directory));
   return metrics;
 }
 

@@ -95,6 +95,14 @@ struct ReportLink {
   double in = 0, out = 0, in_both = 0, out_both = 0;
 };
 
+// One spill directory and how its drive did, of all devices (`directories` in docs/metrics.md).
+struct ReportDirectory {
+  std::string path, engine, why_closed, last_closure;
+  std::optional<bool> direct, closed;
+  Known written_bytes, read_bytes, written_tb_per_day;
+  Known errors, retries, mismatches, quarantined_slots, closures;
+};
+
 // Of the metrics (docs/metrics.md): of the report's device where the file has it so, else of all the
 // process's devices. Duration and bytes of drives are always the process's.
 struct ReportMetrics {
@@ -106,6 +114,7 @@ struct ReportMetrics {
   Known iteration_s, ideal_s, bound_s, plan_s;
   Known host_in, host_out, disk_in, disk_out;  // of the job's transfers, bytes a second
   std::optional<ReportLink> link;              // none: it was not measured
+  std::vector<ReportDirectory> directories;    // empty: the job had none, or the file does not say
   std::string evictions_ended;
   size_t devices = 1;
 };

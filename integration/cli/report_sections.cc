@@ -185,8 +185,25 @@ Section Machines(const ReportFacts& facts, const WhatIf& what_if) {
   return section;
 }
 
+// What each directory was written, and what trouble its drive had; nothing where the file names none.
+void AddDirectories(const ReportData& data, Section* section) {
+  if (data.metrics.directories.empty()) return;
+  section->tables.push_back(DirectoriesTable(data));
+  if (Table trouble = TroubleTable(data); !trouble.rows.empty()) {
+    section->tables.push_back(std::move(trouble));
+    return;
+  }
+  const bool known = std::ranges::all_of(data.metrics.directories, [](const ReportDirectory& directory) {
+    return directory.errors && directory.mismatches && directory.closures;
+  });
+  if (known)
+    section->words.push_back("No transfer failed, no checksum was wrong and no directory was closed.");
+  else
+    section->missing.push_back("Whether transfers failed is not in the file.");
+}
+
 Section Wear(const ReportData& data, const ReportFacts& facts, const ReportAssumptions& assumptions) {
-  Section section{"wear", "Wear of the drives", {}, {}, {}, {}, {}};
+  Section section{"wear", "The drives and their wear", {}, {}, {}, {}, {}};
   if (facts.drives == 0) {
     section.missing.push_back("The run had no disk.");
     return section;
@@ -217,6 +234,7 @@ Section Wear(const ReportData& data, const ReportFacts& facts, const ReportAssum
                                          "this one, whose file this is."));
   section.words.push_back(
       "Other jobs, and what a drive writes for itself, are not in it; a RAID counts as one drive.");
+  AddDirectories(data, &section);
   return section;
 }
 

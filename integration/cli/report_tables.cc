@@ -111,6 +111,48 @@ Table KernelsTable(const ReportData& data) {
   return table;
 }
 
+Table DirectoriesTable(const ReportData& data) {
+  Table table{"directories",
+              "Spill directories",
+              {{"directory", {}},
+               {"engine", {}},
+               {"written", Unit::kBytes},
+               {"read", Unit::kBytes},
+               {"TB written a day", Unit::kCount}},
+              {}};
+  for (const ReportDirectory& directory : data.metrics.directories) {
+    const char* const cache = !directory.direct ? "" : *directory.direct ? ", direct" : ", buffered";
+    table.rows.push_back({Text(directory.path), Text(directory.engine + cache),
+                          Number(directory.written_bytes), Number(directory.read_bytes),
+                          Number(directory.written_tb_per_day)});
+  }
+  return table;
+}
+
+Table TroubleTable(const ReportData& data) {
+  Table table{"directory_trouble",
+              "Directories whose drive had trouble",
+              {{"directory", {}},
+               {"failed transfers", Unit::kCount},
+               {"retries", Unit::kCount},
+               {"wrong checksums", Unit::kCount},
+               {"slots out of use", Unit::kCount},
+               {"closed, times", Unit::kCount},
+               {"why", {}}},
+              {}};
+  for (const ReportDirectory& directory : data.metrics.directories) {
+    const Known counts[] = {directory.errors, directory.retries, directory.mismatches,
+                            directory.quarantined_slots, directory.closures};
+    const bool closed = directory.closed.value_or(false);
+    if (!closed && std::ranges::none_of(counts, [](Known count) { return count.value_or(0) > 0; })) continue;
+    std::vector<Cell>& row = table.rows.emplace_back();
+    row.push_back(Text(directory.path));
+    for (const Known& count : counts) row.push_back(Number(count));
+    row.push_back(Text(closed ? "still closed: it " + directory.why_closed : directory.last_closure));
+  }
+  return table;
+}
+
 Table WhatIfTable(const WhatIf& what_if, const WhatIfSweep& sweep) {
   const Unit unit = sweep.axis == WhatIfAxis::kDisk ? Unit::kBytesPerSecond : Unit::kBytes;
   const char* const key = sweep.axis == WhatIfAxis::kGpuMemory    ? "gpu"

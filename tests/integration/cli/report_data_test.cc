@@ -76,6 +76,22 @@ TEST(ReportDataTest, ADevicesEntryIsFoundByItsNumber) {
   EXPECT_FALSE(none->metrics.host_in);
 }
 
+TEST(ReportDataTest, FiguresOfDirectoriesAreThoseOfAllDevices) {
+  const auto data = ParseReport(
+      File(R"("figures": {"directories": [{"path": "/a", "engine": "threads", "direct": false, "errors": 2,
+      "written_tb_per_day": 1.5, "closed": true, "why_closed": "does not answer"}, {"path": "/b"}], "devices": [{"device": 0}]})"));
+  ASSERT_TRUE(data.ok()) << data.status();
+  ASSERT_EQ(data->metrics.directories.size(), 2u);
+  const ReportDirectory& first = data->metrics.directories[0];
+  EXPECT_EQ(first.engine, "threads");
+  EXPECT_EQ(first.direct, false);
+  EXPECT_EQ(first.errors, 2);
+  EXPECT_EQ(first.written_tb_per_day, 1.5);
+  EXPECT_EQ(first.closed, true);
+  EXPECT_EQ(first.why_closed, "does not answer");
+  EXPECT_FALSE(data->metrics.directories[1].direct || data->metrics.directories[1].closures);
+}
+
 TEST(ReportDataTest, ADirectoryNamesItsDriveAndWhoWritesToIt) {
   const auto data = ParseReport(File(
       R"("capacity": {"disks": [{"directory": "/a", "drive": "nvme0n1", "ranks": 8}, {"directory": "/b"}]})"));
@@ -123,6 +139,7 @@ TEST(ReportDataTest, WrongFieldsAreNamed) {
       {R"("largest_blocks": {})", "largest_blocks is of type object; accepted: a list of objects"},
       {R"("largest_blocks": [3])", "largest_blocks[0] is 3; accepted: an object"},
       {R"("settings": {"dirs": 1})", "settings.dirs is 1; accepted: an object"},
+      {R"("figures": {"directories": [{"errors": "2"}]})", "figures.directories[0].errors is of type string"},
       {R"("figures": {"devices": [{"device": 0, "lost_seconds": {"room": "x"}}]})",
        "figures.devices[0].lost_seconds.room is of type string"},
       {R"("iteration": "%%%")", "iteration is damaged; accepted: the base64 of a trace file"},

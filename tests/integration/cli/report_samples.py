@@ -69,6 +69,14 @@ def transfers(seconds, spilled, directories, disk_part, samples):
             "to_gpu_bytes": [int(0.95 * mean * (2 - w)) for w in wave], "disks": disks}  # fmt: skip
 
 
+def directories_of(names, seconds, written, read):
+    """Healthy drives, which share the bytes evenly."""
+    return [{"path": name, "engine": "io_uring", "direct": True, "file_bytes": 800 * GIB, "written_bytes": written // len(names),
+             "read_bytes": read // len(names), "written_tb_per_day": written / len(names) / 1e12 / seconds * DAY, "errors": 0,
+             "retries": 0, "mismatches": 0, "quarantined_slots": 0, "closed": False, "why_closed": "", "closures": 0,
+             "last_closure": ""} for name in names]  # fmt: skip
+
+
 KINDS = ["gpu_to_host", "host_to_gpu", "gpu_to_disk", "disk_to_gpu", "host_to_disk"]
 RATES = [21e9, 22e9, 3.9e9, 5.1e9, 3.7e9]
 
@@ -118,7 +126,8 @@ def run(seconds=600.0, budget=20 * GIB, peak=38 * GIB, iteration=2.4, move_count
         "format": "spillway-report", "version": 1, "job": job(seconds),
         "settings": {"gpu_memory": {"value": "20GiB", "from": "SPILLWAY_GPU_MEMORY"}, "host_memory": {"value": "12GiB", "from": "PYTORCH_CUDA_ALLOC_CONF"}},
         "capacity": {"gpu_bytes": budget, "host_bytes": 12 * GIB, "disks": [{"directory": name, "bytes": 800 * GIB, "drive": name.split("/")[1] + "n1"} for name in directories]},
-        "figures": {**one, "seconds": seconds, "devices": [one], "ssd_written_bytes": written, "ssd_read_bytes": int(written * 0.95), "evictions_ended": ""},
+        "figures": {**one, "seconds": seconds, "devices": [one], "ssd_written_bytes": written, "ssd_read_bytes": int(written * 0.95), "evictions_ended": "",
+                    "directories": directories_of(directories, seconds, written, int(written * 0.95))},
         "advice": f"lost time: the GPU had to wait {sum(lost.values()):.1f} s of {seconds:.1f} s (11.7 %), most of it for bytes to come back from the disk "
                   f"({lost['read']:.1f} s); what would help most: a larger SPILLWAY_HOST_MEMORY (now 12.00 GiB)",
         "memory": memory(seconds, budget, peak, disk_part, samples),
@@ -190,6 +199,16 @@ def fits():
     return data
 
 
+def troubled():
+    """One drive failed and works again, one is silent, one had nothing."""
+    data = run(directories=("/nvme0/spill", "/nvme1/spill", "/nvme2/spill"))
+    failed, silent, _ = data["figures"]["directories"]
+    failed.update(engine="threads", direct=False, errors=3, retries=41, mismatches=1, quarantined_slots=2, closures=1,
+                  last_closure="failed (write at 0 of 4096 bytes: errno 5)")  # fmt: skip
+    silent.update(closed=True, closures=2, why_closed="does not answer", last_closure="does not answer")
+    return data
+
+
 def hostile():
     """Names that would end an element, an attribute or a string."""
     data = small()
@@ -197,6 +216,7 @@ def hostile():
     data["job"]["host"] = "</title></style><b>"
     for name in ("capacity", "transfers"):
         data[name]["disks"][0]["directory"] = "/</figure></script><svg onload=alert(3)>"
+    data["figures"]["directories"][0].update(path="/</table><script>alert(4)</script>", closed=True, why_closed="<img src=x onerror=alert(5)>")
     data["kernels"] = ["</script><script>document.title='x'</script>", "<img src='http://127.0.0.1:9/x'>", "]]>", "\\u003c", "k" * 4000]
     data["largest_blocks"][0]["last_kernel"] = data["kernels"][0]
     data["costliest_kernels"][0]["kernel"] = data["kernels"][4]
@@ -207,7 +227,7 @@ def hostile():
     return data
 
 
-SAMPLES = {make.__name__: make for make in (run, small, large, without_iteration, killed, without_disk, fits, hostile)}
+SAMPLES = {make.__name__: make for make in (run, small, large, without_iteration, killed, without_disk, fits, troubled, hostile)}
 
 
 def write(folder, name):

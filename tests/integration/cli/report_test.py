@@ -107,6 +107,36 @@ class FiguresTest(Case):
         self.assertIn("for each of 1 drive,", " ".join(wear["words"]))
         self.assertIn("4 ranks of the job write to it", " ".join(wear["words"]))
 
+    def test_each_directory_has_its_bytes_and_its_wear(self):
+        wear = figures(self.write("run.json", report_samples.run()))["sections"]["wear"]
+        self.assertEqual(list(wear["tables"]), ["directories"])
+        rows = wear["tables"]["directories"]["rows"]
+        self.assertEqual([row[0]["shown"] for row in rows], ["/nvme0/spill", "/nvme1/spill"])
+        self.assertEqual(rows[0][1]["shown"], "io_uring, direct")
+        self.assertEqual(rows[0][2]["value"], wear["figures"]["ssd_written_bytes"]["value"] // 2)
+        in_all = sum(row[4]["value"] for row in rows) * 1e12
+        self.assertAlmostEqual(in_all / wear["figures"]["written_per_day_bytes"]["value"], 1)
+        self.assertIn("No transfer failed", " ".join(wear["words"]))
+
+    def test_trouble_of_a_drive_is_shown_where_there_was_any(self):
+        wear = figures(self.write("run.json", report_samples.troubled()))["sections"]["wear"]
+        self.assertNotIn("No transfer failed", " ".join(wear["words"]))
+        self.assertEqual(wear["tables"]["directories"]["rows"][0][1]["shown"], "threads, buffered")
+        rows = [[cell["shown"] for cell in row] for row in wear["tables"]["directory_trouble"]["rows"]]
+        self.assertEqual(rows, [["/nvme0/spill", "3", "41", "1", "2", "1", "failed (write at 0 of 4096 bytes: errno 5)"],
+                                ["/nvme1/spill", "0", "0", "0", "0", "2", "still closed: it does not answer"]])  # fmt: skip
+
+    def test_a_file_without_directories_has_no_table_of_them(self):
+        self.assertEqual(figures(self.write("x.json", report_samples.without_disk()))["sections"]["wear"]["tables"], {})
+        data = report_samples.run()
+        for directory in data["figures"]["directories"]:
+            del directory["errors"]  # as of a version that did not count them
+        wear = figures(self.write("older.json", data))["sections"]["wear"]
+        self.assertNotIn("No transfer failed", " ".join(wear["words"]))
+        self.assertIn("is not in the file", " ".join(wear["missing"]))
+        del data["figures"]["directories"]
+        self.assertEqual(figures(self.write("oldest.json", data))["sections"]["wear"]["tables"], {})
+
     def test_an_iteration_that_fits_is_not_given_more(self):
         data = report_samples.run()
         data["capacity"]["gpu_bytes"] = 100 * report_samples.GIB

@@ -1,8 +1,8 @@
-// What the spill store costs: GB/s of 2 MiB slots written and read through it, next to plain O_DIRECT pwrite and pread
-// of the same bytes by as many threads, in the same run on the same file system. Disks differ by their mood, so the
-// figure to keep is the ratio, of the medians of alternating rounds.
+// What the spill store costs: GB/s and processor time of 2 MiB slots written and read through it, next to plain
+// O_DIRECT pwrite and pread of the same bytes by as many threads, and next to fio, in the same run on the same
+// file system. Disks differ by their mood, so the figures to keep are ratios, of the medians of alternating rounds.
 //
-//   io_engine_bench [--dir DIRECTORY] [--mib N] [--rounds N]
+//   io_engine_bench [--against-fio] [--json] [--dir DIRECTORY] [--mib N] [--rounds N]
 
 #include <sys/utsname.h>
 #include <algorithm>
@@ -10,10 +10,15 @@
 #include <cstdlib>
 #include <ctime>
 #include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "bench/fio.h"
 #include "bench/plain_file.h"
 #include "io/aligned_buffer.h"
 #include "io/checksum.h"
@@ -24,6 +29,10 @@
 
 namespace spillway::io {
 namespace {
+
+using bench::Direction;
+using bench::FioWay;
+using bench::TransferFigures;
 
 constexpr size_t kWindow = 8;  // slots under way at a time: 16 MiB of staging
 
@@ -106,75 +115,183 @@ class StoreFile {
 
 struct Series {
   std::string name;
-  std::function<double(bool write, AlignedBuffer*)> transfer;
-  std::vector<double> rate[2] = {};        // GB/s of each round; [0] read, [1] write
+  size_t fio = 0;  // the place in the list of the series of fio that goes the same way; 0: none
+  std::vector<double> rate[2] = {};        // GB/s of each round, by Direction
   std::vector<double> cpu_per_gb[2] = {};  // seconds of processor per GB
 };
+
+// Series, and why others are not there.
+struct Measured {
+  std::vector<Series> series;  // the first one is plain
+  std::vector<std::string> missing;
+  std::string fio;           // its version; empty: it was not asked for
+  double checksum_rate = 0;  // GB/s of one core
+};
+
+constexpr Direction kDirections[] = {Direction::kWrite, Direction::kRead};
+
+const char* NameOf(Direction direction) { return direction == Direction::kWrite ? "write" : "read"; }
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
 
-void PrintRow(const Series& series, const Series& plain, int write) {
-  const auto [least, most] = std::minmax_element(series.rate[write].begin(), series.rate[write].end());
-  const double median = Median(series.rate[write]);
-  std::printf("%-26s %-5s %8.2f %8.2f %8.2f %8.2f %10.3f\n", series.name.c_str(),
-              write != 0 ? "write" : "read", median, *least, *most, median / Median(plain.rate[write]),
-              Median(series.cpu_per_gb[write]));
+// The processor's time is that of this whole process.
+TransferFigures InThisProcess(uint64_t bytes, const std::function<double()>& transfer) {
+  const double cpu = ProcessCpuSeconds();
+  const double rate = transfer();
+  return {rate, (ProcessCpuSeconds() - cpu) / (static_cast<double>(bytes) / 1e9)};
 }
 
-void Run(const std::string& directory, uint64_t bytes, int rounds) {
-  AlignedBuffer buffer(64u << 20);
-  for (size_t i = 0; i < buffer.size(); ++i) buffer.data()[i] = static_cast<char>(i * 2654435761u >> 13);
-  bench::PlainFile plain(directory, bytes);
-  std::vector<std::unique_ptr<StoreFile>> stores;
-  std::vector<Series> all;
-  all.push_back(
-      {"plain pread/pwrite", [&plain](bool write, AlignedBuffer* b) { return plain.Transfer(write, b); }});
-  const auto add = [&](const std::string& name, EngineKind engine, ChecksumMode checksum) {
-    auto store = std::make_unique<StoreFile>(directory, bytes, engine, checksum);
-    if (!store->works()) {
-      std::printf("%s does not work here: %s\n", name.c_str(), store->error().c_str());
-      return;
+// Owns what is measured, and measures it.
+class Bench {
+ public:
+  Bench(std::string directory, uint64_t bytes)
+      : directory_(std::move(directory)), bytes_(bytes), plain_(directory_, bytes) {
+    for (size_t i = 0; i < buffer_.size(); ++i) buffer_.data()[i] = static_cast<char>(i * 2654435761u >> 13);
+  }
+
+  Measured Run(int rounds, bool against_fio) {
+    if (against_fio) measured_.fio = fio_.emplace().version();
+    Add("plain pread/pwrite", [this](Direction direction) {
+      return InThisProcess(bytes_, [&] { return plain_.Transfer(direction == Direction::kWrite, &buffer_); });
+    });
+    AddEngine("threads", EngineKind::kThreads, FioWay::kThreads);
+    AddEngine("io_uring", EngineKind::kUring, FioWay::kUring);
+    Measure(rounds);
+    measured_.checksum_rate = ChecksumRate();
+    return std::move(measured_);
+  }
+
+ private:
+  size_t Add(const std::string& name, std::function<TransferFigures(Direction)> transfer) {
+    transfers_.push_back(std::move(transfer));
+    measured_.series.push_back({name});
+    return measured_.series.size() - 1;
+  }
+
+  // The store over an engine, with checksums and without, and fio where it goes the same way.
+  void AddEngine(const std::string& name, EngineKind engine, FioWay way) {
+    size_t fio = 0;
+    for (const ChecksumMode checksum : {ChecksumMode::kOn, ChecksumMode::kOff}) {
+      auto store = std::make_unique<StoreFile>(directory_, bytes_, engine, checksum);
+      if (!store->works()) {
+        measured_.missing.push_back(name + " does not work here: " + store->error());
+        return;
+      }
+      StoreFile* const raw = store.get();
+      stores_.push_back(std::move(store));
+      if (fio == 0 && fio_)
+        fio = Add("fio, " + name, [this, way](Direction direction) {
+          return fio_->Transfer(way, direction, plain_.path(), bytes_);
+        });
+      const std::string full = "store, " + name + (checksum == ChecksumMode::kOn ? "" : ", no sums");
+      const size_t place = Add(full, [this, raw](Direction direction) {
+        return InThisProcess(bytes_, [&] { return raw->Transfer(direction == Direction::kWrite, &buffer_); });
+      });
+      measured_.series[place].fio = fio;
     }
-    StoreFile* raw = store.get();
-    stores.push_back(std::move(store));
-    all.push_back({name, [raw](bool write, AlignedBuffer* b) { return raw->Transfer(write, b); }});
-  };
-  add("store, threads", EngineKind::kThreads, ChecksumMode::kOn);
-  add("store, threads, no sums", EngineKind::kThreads, ChecksumMode::kOff);
-  add("store, io_uring", EngineKind::kUring, ChecksumMode::kOn);
-  add("store, io_uring, no sums", EngineKind::kUring, ChecksumMode::kOff);
-  for (int round = -1; round < rounds; ++round) {  // the first one only fills the preallocated blocks
-    for (Series& series : all) {
-      for (const int write : {1, 0}) {
-        const double cpu = ProcessCpuSeconds();
-        const double rate = series.transfer(write != 0, &buffer);
-        if (round < 0) continue;
-        series.rate[write].push_back(rate);
-        series.cpu_per_gb[write].push_back((ProcessCpuSeconds() - cpu) / (static_cast<double>(bytes) / 1e9));
+  }
+
+  // Each round runs through the series the other way, so that none is always behind the same one. The first
+  // one only fills the preallocated blocks.
+  void Measure(int rounds) {
+    for (int round = -1; round < rounds; ++round) {
+      for (size_t i = 0; i < transfers_.size(); ++i) {
+        const size_t place = round % 2 == 0 ? transfers_.size() - 1 - i : i;
+        Series& series = measured_.series[place];
+        for (const Direction direction : kDirections) {
+          const TransferFigures figures = transfers_[place](direction);
+          if (round < 0) continue;
+          series.rate[static_cast<size_t>(direction)].push_back(figures.gb_per_s);
+          series.cpu_per_gb[static_cast<size_t>(direction)].push_back(figures.cpu_s_per_gb);
+        }
       }
     }
   }
-  std::printf("%-26s %-5s %8s %8s %8s %8s %10s\n", "", "", "GB/s", "least", "most", "ratio", "cpu s/GB");
-  for (const Series& series : all) {
-    for (const int write : {1, 0}) PrintRow(series, all[0], write);
+
+  static double ChecksumRate() {
+    AlignedBuffer buffer(kSlotBytes);
+    for (size_t i = 0; i < buffer.size(); ++i) buffer.data()[i] = static_cast<char>(i * 2654435761u >> 13);
+    std::vector<double> rates;
+    volatile uint64_t sink = 0;
+    for (int i = 0; i < 50; ++i) {
+      const int64_t start = os::Clock::System()->NowNanos();
+      sink = ComputeChecksum(buffer.data(), buffer.size(), static_cast<uint64_t>(i)).low;
+      rates.push_back(static_cast<double>(kSlotBytes) / 1e9 / Seconds(start));
+    }
+    static_cast<void>(sink);
+    return Median(rates);
+  }
+
+  const std::string directory_;
+  const uint64_t bytes_;
+  AlignedBuffer buffer_{64u << 20};
+  bench::PlainFile plain_;
+  std::optional<bench::Fio> fio_;
+  std::vector<std::unique_ptr<StoreFile>> stores_;
+  std::vector<std::function<TransferFigures(Direction)>> transfers_;  // of each series
+  Measured measured_;
+};
+
+struct Ratios {
+  double rate = 0, cpu = 0;
+};
+
+Ratios RatiosTo(const Series& other, const Series& series, size_t direction) {
+  return {Median(series.rate[direction]) / Median(other.rate[direction]),
+          Median(series.cpu_per_gb[direction]) / Median(other.cpu_per_gb[direction])};
+}
+
+void PrintTable(const Measured& measured) {
+  std::printf("checksum of 2 MiB, one core: %.1f GB/s\n", measured.checksum_rate);
+  for (const std::string& missing : measured.missing) std::printf("%s\n", missing.c_str());
+  if (!measured.fio.empty())
+    std::printf("ratios to fio: of GB/s, and of processor time; %s\n", measured.fio.c_str());
+  std::printf("%-26s %-5s %8s %8s %8s %8s %10s %8s %8s\n", "", "", "GB/s", "least", "most", "ratio",
+              "cpu s/GB", "to fio", "cpu");
+  for (const Series& series : measured.series) {
+    for (const Direction direction : kDirections) {
+      const auto side = static_cast<size_t>(direction);
+      const auto [least, most] = std::minmax_element(series.rate[side].begin(), series.rate[side].end());
+      std::printf("%-26s %-5s %8.2f %8.2f %8.2f %8.2f %10.3f", series.name.c_str(), NameOf(direction),
+                  Median(series.rate[side]), *least, *most, RatiosTo(measured.series[0], series, side).rate,
+                  Median(series.cpu_per_gb[side]));
+      if (series.fio != 0) {
+        const Ratios ratios = RatiosTo(measured.series[series.fio], series, side);
+        std::printf(" %8.2f %8.2f", ratios.rate, ratios.cpu);
+      }
+      std::printf("\n");
+    }
   }
 }
 
-void PrintChecksum() {
-  AlignedBuffer buffer(kSlotBytes);
-  for (size_t i = 0; i < buffer.size(); ++i) buffer.data()[i] = static_cast<char>(i * 2654435761u >> 13);
-  std::vector<double> rates;
-  uint64_t sink = 0;
-  for (int i = 0; i < 50; ++i) {
-    const int64_t start = os::Clock::System()->NowNanos();
-    sink ^= ComputeChecksum(buffer.data(), buffer.size(), static_cast<uint64_t>(i)).low;
-    rates.push_back(static_cast<double>(kSlotBytes) / 1e9 / Seconds(start));
+nlohmann::ordered_json Json(const Measured& measured) {
+  nlohmann::ordered_json json;
+  json["checksum_gb_per_s"] = measured.checksum_rate;
+  if (!measured.fio.empty()) json["fio"] = measured.fio;
+  json["missing"] = measured.missing;
+  json["rows"] = nlohmann::ordered_json::array();
+  for (const Series& series : measured.series) {
+    for (const Direction direction : kDirections) {
+      const auto side = static_cast<size_t>(direction);
+      const auto [least, most] = std::minmax_element(series.rate[side].begin(), series.rate[side].end());
+      nlohmann::ordered_json row = {{"what", series.name + ", " + NameOf(direction)},
+                                    {"gb_per_s", Median(series.rate[side])},
+                                    {"least_gb_per_s", *least},
+                                    {"most_gb_per_s", *most},
+                                    {"cpu_s_per_gb", Median(series.cpu_per_gb[side])},
+                                    {"rate_to_plain", RatiosTo(measured.series[0], series, side).rate}};
+      if (series.fio != 0) {
+        const Ratios ratios = RatiosTo(measured.series[series.fio], series, side);
+        row["rate_to_fio"] = ratios.rate;
+        row["cpu_to_fio"] = ratios.cpu;
+      }
+      json["rows"].push_back(std::move(row));
+    }
   }
-  std::printf("checksum of 2 MiB, one core: %.1f GB/s (%llx)\n", Median(rates),
-              static_cast<unsigned long long>(sink));
+  return json;
 }
 
 }  // namespace
@@ -184,17 +301,31 @@ int main(int argc, char** argv) {
   std::string directory = ".";
   uint64_t mebibytes = 512;
   int rounds = 5;
-  spillway::CommandLine line{"Throughput of the spill store next to plain O_DIRECT transfers"};
+  bool against_fio = false, as_json = false;
+  spillway::CommandLine line{"Throughput of the spill store next to plain O_DIRECT transfers, and to fio"};
+  line.Add("--against-fio", &against_fio, "run fio in each round, too");
+  line.Add("--json", &as_json, "print the figures as JSON");
   line.Add("--dir", &directory, "a directory on the disk to measure");
   line.Add("--mib", &mebibytes, "MiB moved in each round", 64, 1 << 20);
   line.Add("--rounds", &rounds, "rounds; medians are printed", 1, 1000);
   line.Parse(argc, argv);
   utsname machine{};
   uname(&machine);
+  const spillway::io::Measured measured =
+      spillway::io::Bench(directory, mebibytes << 20).Run(rounds, against_fio);
+  const unsigned processors = std::thread::hardware_concurrency();
+  if (as_json) {
+    nlohmann::ordered_json json = {{"system", std::string(machine.sysname) + " " + machine.release},
+                                   {"processors", processors},
+                                   {"mib", mebibytes},
+                                   {"rounds", rounds}};
+    json.update(spillway::io::Json(measured));
+    std::printf("%s\n", json.dump(1).c_str());
+    return 0;
+  }
   std::printf("%s %s, %u processors; %llu MiB a round in slots of 2 MiB, requests of 512 KiB, %d rounds\n",
-              machine.sysname, machine.release, std::thread::hardware_concurrency(),
-              static_cast<unsigned long long>(mebibytes), rounds);
-  spillway::io::PrintChecksum();
-  spillway::io::Run(directory, mebibytes << 20, rounds);
+              machine.sysname, machine.release, processors, static_cast<unsigned long long>(mebibytes),
+              rounds);
+  spillway::io::PrintTable(measured);
   return 0;
 }

@@ -31,6 +31,10 @@ PlainFile::PlainFile(const std::string& directory, uint64_t bytes) : bytes_(byte
   if (const absl::Status grown = file_->Grow(bytes); !grown.ok()) Die(grown.ToString());
 }
 
+std::string PlainFile::path() const {
+  return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file_->fd());
+}
+
 double PlainFile::Transfer(bool write, io::AlignedBuffer* buffer) {
   const int64_t start = os::Clock::System()->NowNanos();
   std::atomic<uint64_t> next{0};  // each thread takes from it; joined before it goes

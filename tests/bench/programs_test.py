@@ -5,6 +5,8 @@
 
 import argparse
 import json
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -48,6 +50,26 @@ class ProgramsTest(unittest.TestCase):
     def test_the_spill_store_alone(self):
         with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
             self.assertIn("GB/s", run([BUILD / "bin/io_engine_bench", "--mib", "64", "--rounds", "1", "--dir", folder]))
+
+    @unittest.skipUnless(shutil.which("fio"), "there is no fio to compare with: apt-get install fio")
+    def test_the_spill_store_beside_fio(self):
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+            report = json.loads(run([BUILD / "bin/io_engine_bench", "--against-fio", "--json", "--mib", "64", "--rounds", "1", "--dir", folder]))
+            self.assertEqual(os.listdir(folder), [])
+        self.assertIn("fio-", report["fio"])
+        rows = {row["what"]: row for row in report["rows"]}
+        for direction in ("write", "read"):
+            row, fio = rows[f"store, threads, {direction}"], rows[f"fio, threads, {direction}"]
+            self.assertAlmostEqual(row["rate_to_fio"], row["gb_per_s"] / fio["gb_per_s"])
+            self.assertAlmostEqual(row["cpu_to_fio"], row["cpu_s_per_gb"] / fio["cpu_s_per_gb"])
+            self.assertNotIn("rate_to_fio", fio)
+
+    def test_without_fio_the_comparison_says_what_to_install(self):
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+            done = subprocess.run([BUILD / "bin/io_engine_bench", "--against-fio", "--mib", "64", "--rounds", "1", "--dir", folder],
+                                  capture_output=True, text=True, timeout=LONGEST_SECONDS, env={**os.environ, "PATH": folder})  # fmt: skip
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("apt-get install fio", done.stderr)
 
     def test_chunk_classes(self):
         self.assertIn("| h200 | high | 128 |", run([sys.executable, "-B", ROOT / "bench/chunk_classes.py", "--machines", "h200"]))

@@ -18,10 +18,12 @@ static const char kName[] = "libcuda.so.1";
 /* The directories that ld.so tries last, after its cache. */
 static const char* const kSystemDirectories[] = {
     "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"};
-/* The container toolkit's, WSL's, those of the forward compatibility package and of NixOS. */
-static const char* const kOtherDirectories[] = {"/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
-                                                "/usr/lib/wsl/lib", "/usr/local/cuda/compat",
-                                                "/run/opengl-driver/lib"};
+/* Those that ld.so may not know. */
+static const char* const kOtherDirectories[] = {
+#define DRIVER_DIRECTORY(path) path,
+#include "integration/preload/driver_directories.def"
+#undef DRIVER_DIRECTORY
+};
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static int VisitIn(const char* directory, int (*visit)(const char* path)) {

@@ -70,8 +70,11 @@ Json Of(const LinkRates& it) {
 }
 
 Json Of(const DriverFacts& it) {
-  Json json = {
-      {"problem", OrNull(it.problem)}, {"version", AboveZero(it.version)}, {"stand_in", it.stand_in}};
+  Json json = {{"problem", OrNull(it.problem)},
+               {"path", OrNull(it.path)},
+               {"found_by_loader", it.problem.empty() ? Json(it.by_loader) : Json()},
+               {"version", AboveZero(it.version)},
+               {"stand_in", it.stand_in}};
   Json& devices = json["devices"] = Json::array();
   for (const DeviceFacts& device : it.devices) {
     devices.push_back(

@@ -1,10 +1,14 @@
 #include "integration/cli/doctor/driver_facts.h"
 
 #include <dlfcn.h>
+#include <link.h>
+#include <unistd.h>
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "integration/cli/doctor/link_rates.h"
 #include "integration/cli/doctor/machine_facts.h"
 #include "io/os/errno.h"
@@ -15,6 +19,43 @@ namespace {
 using allocator::CudaDriver;
 
 constexpr char kDriverName[] = "libcuda.so.1";
+// Where a job's preload looks behind ld.so's places.
+constexpr const char* kOtherDirectories[] = {
+#define DRIVER_DIRECTORY(path) path,
+#include "integration/preload/driver_directories.def"
+#undef DRIVER_DIRECTORY
+};
+
+// Opened for good: a driver has threads.
+void* Open(const std::string& name) { return ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL); }
+
+std::string LoaderError(const std::string& otherwise) {
+  const char* const why = ::dlerror();
+  return why == nullptr ? otherwise : why;
+}
+
+// The driver as ld.so finds it, or in one of the other directories; fills the path and who found it.
+absl::StatusOr<void*> FindDriver(OpenedDriver* driver) {
+  if (void* const library = Open(kDriverName)) return library;
+  driver->by_loader = false;
+  std::string problem;
+  for (const char* const directory : kOtherDirectories) {
+    const std::string path = absl::StrCat(directory, "/", kDriverName);
+    if (::access(path.c_str(), R_OK) != 0) continue;
+    if (void* const library = Open(path)) return library;
+    if (problem.empty()) problem = LoaderError(path);
+  }
+  if (!problem.empty()) return absl::NotFoundError(problem);
+  return absl::NotFoundError(absl::StrCat(kDriverName, " is not found, neither where ld.so looks nor in ",
+                                          absl::StrJoin(kOtherDirectories, ", ")));
+}
+
+// Where the loader has a library from; empty where it does not say.
+std::string PathOf(void* library) {
+  struct link_map* map = nullptr;
+  if (::dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return "";
+  return map->l_name;
+}
 
 // What to do about an error of OpenDriver's.
 std::string AdviceFor(const absl::Status& status) {
@@ -94,13 +135,15 @@ absl::Status FillDevice(const OpenedDriver& driver, int ordinal, const DriverOpt
 }  // namespace
 
 absl::StatusOr<OpenedDriver> OpenDriver(const std::string& path) {
-  const std::string name = path.empty() ? kDriverName : path;
-  void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: it has threads
-  if (library == nullptr) {
-    const char* const why = ::dlerror();
-    return absl::NotFoundError(path.empty() ? absl::StrCat(kDriverName, " is not found")
-                                            : absl::StrCat(why == nullptr ? path : why));
+  OpenedDriver driver;
+  void* library = nullptr;
+  if (path.empty()) {
+    SPILLWAY_ASSIGN_OR_RETURN(library, FindDriver(&driver));
+  } else {
+    library = Open(path);
+    if (library == nullptr) return absl::NotFoundError(LoaderError(path));
   }
+  driver.path = PathOf(library);
   const CudaDriver::Lookup lookup = [library](const char* symbol) { return ::dlsym(library, symbol); };
   const auto init = reinterpret_cast<CUresult (*)(unsigned)>(lookup("cuInit"));
   const CUresult result = init == nullptr ? CUDA_ERROR_NOT_FOUND : init(0);
@@ -108,7 +151,9 @@ absl::StatusOr<OpenedDriver> OpenDriver(const std::string& path) {
     return absl::FailedPreconditionError(absl::StrCat("cuInit fails with ", static_cast<int>(result)));
   auto entries = CudaDriver::Load(lookup);
   if (!entries.ok()) return absl::UnimplementedError(std::string(entries.status().message()));
-  return OpenedDriver{*std::move(entries), lookup};
+  driver.entries = *std::move(entries);
+  driver.lookup = lookup;
+  return driver;
 }
 
 DriverFacts LookAtDriver(const DriverOptions& options) {
@@ -119,6 +164,8 @@ DriverFacts LookAtDriver(const DriverOptions& options) {
     facts.advice = AdviceFor(driver.status());
     return facts;
   }
+  facts.path = driver->path;
+  facts.by_loader = driver->by_loader;
   facts.stand_in = !HasKernelModule();
   (void)driver->entries->cuDriverGetVersion(&facts.version);
   int count = 0;

@@ -17,11 +17,13 @@
 namespace spillway::integration {
 
 struct OpenedDriver {
+  std::string path;       // of the library; empty: not known
+  bool by_loader = true;  // ld.so finds it by its name, or the caller named it
   std::unique_ptr<const allocator::CudaDriver> entries;
   allocator::CudaDriver::Lookup lookup;  // for what the product itself does not call
 };
 
-// `path`: of the library; empty: as ld.so finds it. kNotFound without one, kFailedPrecondition where cuInit
+// `path`: of the library; empty: as ld.so finds it, then where a job's preload looks besides. kNotFound without one, kFailedPrecondition where cuInit
 // fails, kUnimplemented where the driver is too old.
 absl::StatusOr<OpenedDriver> OpenDriver(const std::string& path);
 

@@ -82,6 +82,8 @@ struct DeviceFacts {
 struct DriverFacts {
   std::string problem;  // why there is none to use; empty: there is
   std::string advice;
+  std::string path;       // of the library; empty: not known
+  bool by_loader = true;  // ld.so finds it by its name, or the user named it
   int version = 0;        // 13000; 0: not known
   bool stand_in = false;  // no kernel module of NVIDIA's: the figures say nothing of a GPU
   std::vector<DeviceFacts> devices;

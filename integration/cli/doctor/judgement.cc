@@ -180,11 +180,16 @@ void Judgement::Driver() {
     return;
   }
   const std::string text =
-      absl::StrFormat("CUDA %d.%d%s", it.version / 1000, it.version % 1000 / 10,
+      absl::StrFormat("CUDA %d.%d%s%s", it.version / 1000, it.version % 1000 / 10,
+                      it.path.empty() ? "" : absl::StrCat(", ", it.path),
                       it.stand_in ? ", without NVIDIA's kernel module: a stand-in for a GPU" : "");
-  const bool old = it.version < kOldestDriver;
-  Add(old ? Verdict::kBad : Verdict::kGood, "driver", text,
-      old ? "a driver of CUDA 12.4 or newer is needed" : "");
+  if (it.version < kOldestDriver)
+    Add(Verdict::kBad, "driver", text, "a driver of CUDA 12.4 or newer is needed");
+  else
+    Add(it.by_loader ? Verdict::kGood : Verdict::kLimited, "driver", text,
+        it.by_loader ? ""
+                     : "ld.so does not look there: Spillway finds it, but PyTorch without Spillway and the "
+                       "driver's other libraries need the directory in LD_LIBRARY_PATH");
   if (it.devices.empty()) Add(Verdict::kBad, "GPUs", "none", "see CUDA_VISIBLE_DEVICES");
   const auto usable = std::count_if(it.devices.begin(), it.devices.end(), [](const DeviceFacts& device) {
     return device.problem.empty() && device.maps && CheckDevice(device.capability).ok();

@@ -69,7 +69,8 @@ TEST(DoctorReportTest, JsonHasItsShape) {
                           "numa_nodes", "memory_bytes", "group_memory_bytes", "available_bytes"));
   EXPECT_THAT(KeysOf(json["pytorch"]),
               ElementsAre("python", "problem", "version", "cuda", "package", "loads"));
-  EXPECT_THAT(KeysOf(json["driver"]), ElementsAre("problem", "version", "stand_in", "devices"));
+  EXPECT_THAT(KeysOf(json["driver"]),
+              ElementsAre("problem", "path", "found_by_loader", "version", "stand_in", "devices"));
   EXPECT_THAT(KeysOf(json["driver"]["devices"][0]),
               ElementsAre("problem", "name", "bytes", "free_bytes", "compute_capability",
                           "virtual_memory_management", "host_numa_memory", "numa_node", "link"));

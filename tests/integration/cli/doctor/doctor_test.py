@@ -19,7 +19,7 @@ class DoctorTest(DoctorCase):
         done = self.doctor()
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         for words in (r"ok  libraries +/.*, for PyTorch 2\.", r"ok  engine +can be opened", r"ok  system +Linux .* on x86_64",
-                      r"ok  driver +CUDA 13\.\d, without NVIDIA's kernel module: a stand-in for a GPU",
+                      r"ok  driver +CUDA 13\.\d, \S+/libcuda\.so\.1, without NVIDIA's kernel module: a stand-in for a GPU",
                       r"ok  GPU 0 +simcuda \(host memory\), 1\.00 GiB, .* free now, virtual memory management",
                       r"ok  link of GPU 0 +to the GPU .*B/s, from it .*B/s; at once .*; figures of the stand-in, not of a GPU",
                       rf"ok  PyTorch +{self.minor()}\.0\+cu130, CUDA 13\.0, in .*: served", r"  membarrier ", r"  io_uring ",

@@ -110,6 +110,13 @@ TEST(JudgementTest, TheDriver) {
   facts.driver.version = 12020;
   EXPECT_EQ(FindingOf(facts, "driver").verdict, Verdict::kBad);
   EXPECT_EQ(FindingOf(facts, "driver").found, "CUDA 12.2");
+  facts.driver.version = 13000;
+  facts.driver.path = "/usr/local/nvidia/lib64/libcuda.so.1";
+  EXPECT_EQ(FindingOf(facts, "driver").verdict, Verdict::kGood);
+  EXPECT_EQ(FindingOf(facts, "driver").found, "CUDA 13.0, /usr/local/nvidia/lib64/libcuda.so.1");
+  facts.driver.by_loader = false;
+  EXPECT_EQ(FindingOf(facts, "driver").verdict, Verdict::kLimited);
+  EXPECT_THAT(FindingOf(facts, "driver").advice, HasSubstr("LD_LIBRARY_PATH"));
   facts.driver.devices.clear();
   EXPECT_EQ(FindingOf(facts, "GPUs").verdict, Verdict::kBad);
   facts.driver = {};

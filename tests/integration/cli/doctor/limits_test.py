@@ -78,8 +78,25 @@ class LimitsTest(DoctorCase):
         facts = self.facts(device=False, status=1, SPILLWAY_CUDA_DRIVER="")
         if facts["driver"]["problem"] is None:
             self.skipTest("this machine has a driver")
-        self.expect(facts, "driver", "bad", "libcuda.so.1 is not found -> install NVIDIA's driver")
+        self.expect(facts, "driver", "bad", "libcuda.so.1 is not found, neither .* nor in /usr/local/nvidia/lib64, .* -> install NVIDIA's")
         self.assertIn("This machine is not usable: driver\n", self.doctor(device=False).stdout)
+
+    def test_a_driver_where_containers_have_it(self):
+        over, place = self.folder / "over", "/usr/local/nvidia/lib64"
+        over.mkdir()
+        prefix = in_mounts(
+            self,
+            f"mount -t tmpfs tmpfs {over} && mkdir {over}/upper {over}/work && mount -t overlay overlay "
+            f"-o lowerdir=/usr/local,upperdir={over}/upper,workdir={over}/work /usr/local && mkdir -p {place} && "
+            f"ln -s {BUILD}/lib/simcuda/libcuda.so.1 {place}",
+        )
+        facts = self.facts(device=False, prefix=prefix)
+        if facts["driver"]["found_by_loader"]:
+            self.skipTest("this machine has a driver")
+        self.assertEqual(facts["driver"]["path"], f"{place}/libcuda.so.1")
+        self.expect(facts, "driver", "limited", rf"CUDA 13.*, {place}/libcuda.so.1, .* need the directory in LD_LIBRARY_PATH")
+        facts = self.facts(device=False, prefix=prefix, LD_LIBRARY_PATH=place)
+        self.expect(facts, "driver", "good", rf"CUDA 13.*, {place}/libcuda.so.1, ")
 
     def test_a_driver_that_is_named_is_opened(self):
         facts = self.facts(device=False, SPILLWAY_CUDA_DRIVER=f"{BUILD}/lib/simcuda/libcuda.so.1")

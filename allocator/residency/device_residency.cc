@@ -275,7 +275,8 @@ ResidencyStats DeviceResidency::Stats() const {
   {
     const TableLock lock(core_->table);
     const Charges::Figures figures = components_->charges.figures(lock);
-    stats.budget_bytes = core_->options.budget_bytes;
+    stats.budget_bytes = figures.budget_bytes;
+    stats.start_budget_bytes = core_->options.budget_bytes;
     stats.live_bytes = figures.live_bytes;
     stats.requested_bytes = figures.requested_bytes;
     stats.chunk_bytes = figures.chunk_bytes;

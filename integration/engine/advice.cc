@@ -65,7 +65,13 @@ std::string AdviceLine(const Figures& figures, const AdviceFacts& facts) {
   const Cause cause = MainCause(total);
   std::string setting = CostlySetting(total, facts);
   if (setting.empty()) {
-    const uint64_t now = cause.disk ? facts.host_cap_bytes : figures.devices.front().stats.budget_bytes;
+    const ResidencyStats& first = figures.devices.front().stats;
+    if (!cause.disk && first.budget_bytes < first.start_budget_bytes) {
+      return text + absl::StrFormat("; no setting would help: the GPU has no more than %s for a budget of %s",
+                                    os::BytesText(first.budget_bytes),
+                                    os::BytesText(first.start_budget_bytes));
+    }
+    const uint64_t now = cause.disk ? facts.host_cap_bytes : first.budget_bytes;
     setting =
         absl::StrFormat("a larger %s (now %s)", cause.disk ? "SPILLWAY_HOST_MEMORY" : "SPILLWAY_GPU_MEMORY",
                         os::BytesText(now));

@@ -28,6 +28,7 @@ struct Counter {
 // included.
 constexpr Counter kCounters[] = {
     {"budget_bytes", &ResidencyStats::budget_bytes},
+    {"start_budget_bytes", &ResidencyStats::start_budget_bytes},
     {"peak_bytes", &ResidencyStats::peak_device_bytes},
     {"live_bytes", &ResidencyStats::live_bytes},
     {"requested_bytes", &ResidencyStats::requested_bytes},
@@ -334,6 +335,10 @@ std::string Summary(const Figures& figures) {
   std::string text =
       absl::StrFormat("summary: peak %s of a budget of %s", os::BytesText(total.peak_device_bytes),
                       os::BytesText(total.budget_bytes));
+  if (total.budget_bytes < total.start_budget_bytes) {
+    absl::StrAppend(&text, " (at the start ", os::BytesText(total.start_budget_bytes),
+                    "; the GPU has less for it)");
+  }
   if (total.spilled_bytes == 0 && total.fetched_bytes == 0) return text + "; nothing was moved";
   text += absl::StrFormat("; moved out %s (host %s, disk %s), back %s (host %s, disk %s)",
                           os::BytesText(total.spilled_bytes), os::BytesText(total.host_spilled_bytes),

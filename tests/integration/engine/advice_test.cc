@@ -93,6 +93,17 @@ Figures FiguresOf(const Row& row) {
   return figures;
 }
 
+TEST(AdviceLineTest, OffersNoLargerBudgetThanTheGpuHas) {
+  Row row = kRows[0];
+  row.disk_percent = 0;
+  row.facts = {};
+  Figures figures = FiguresOf(row);
+  EXPECT_THAT(AdviceLine(figures, {}), HasSubstr("a larger SPILLWAY_GPU_MEMORY (now 8.00 GiB)"));
+  figures.devices.front().stats.start_budget_bytes = 9 * kGiB;
+  EXPECT_THAT(AdviceLine(figures, {}),
+              HasSubstr("no setting would help: the GPU has no more than 8.00 GiB for a budget of 9.00 GiB"));
+}
+
 TEST(AdviceLineTest, NamesTheCauseAndOneSetting) {
   for (const Row& row : kRows) {
     const std::string line = AdviceLine(FiguresOf(row), row.facts);

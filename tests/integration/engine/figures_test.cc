@@ -21,6 +21,7 @@ TEST(MetricsJsonTest, HasTheKeysThatReadersRelyOn) {
   const auto json = nlohmann::json::parse(MetricsJson(TwoDevices()));
   for (const char* key : {"version",
                           "budget_bytes",
+                          "start_budget_bytes",
                           "peak_bytes",
                           "spilled_bytes",
                           "host_spilled_bytes",
@@ -88,6 +89,15 @@ TEST(SummaryTest, SaysPeakBudgetTrafficStallsAndWear) {
         "SSD bytes written 4.00 KiB"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
+}
+
+TEST(SummaryTest, SaysTheBudgetInForceAndThatItFell) {
+  Figures figures = TwoDevices();
+  EXPECT_THAT(Summary(figures), HasSubstr("of a budget of 4.00 GiB; moved out"));
+  figures.devices[1].stats.budget_bytes = uint64_t{1} << 30;
+  EXPECT_THAT(
+      Summary(figures),
+      HasSubstr("of a budget of 3.00 GiB (at the start 4.00 GiB; the GPU has less for it); moved out"));
 }
 
 TEST(SummaryTest, IsSilentWithoutBlocksAndShortWithoutTraffic) {

@@ -43,6 +43,24 @@ size_t CountUsable(CoreDevice& device, uint64_t bytes, size_t most) {
   return blocks.size();
 }
 
+TEST(BudgetInForceTest, FallsWithWhatTheDriverHasAndComesBack) {
+  CoreDevice device(SmallSetup());
+  const auto limit = [&](uint64_t free_bytes) {
+    const TableLock lock(device->core()->table);
+    device->charges()->LimitByFree(lock, free_bytes);
+  };
+  const uint64_t start = device->Stats().start_budget_bytes;
+  EXPECT_EQ(start, SmallSetup().budget_bytes);
+  EXPECT_EQ(device->Stats().budget_bytes, start);
+  limit(8 << 20);
+  const ResidencyStats less = device->Stats();
+  EXPECT_LT(less.chunk_target_bytes, uint64_t{8} << 20);
+  EXPECT_EQ(less.budget_bytes, start - (SmallSetup().budget_bytes - (uint64_t{8} << 20)));
+  EXPECT_EQ(less.start_budget_bytes, start);
+  limit(uint64_t{1} << 30);
+  EXPECT_EQ(device->Stats().budget_bytes, start);
+}
+
 TEST(ChargingTest, AFreedLargeBlockLimitsNothing) {
   CoreDevice device(SmallSetup());
   EXPECT_EQ(CountUsable(device, 2 << 20, 16), 16u);

@@ -243,6 +243,19 @@ TEST_F(LaunchTimerTest, CostsLessThanAPercentOfTheTime) {
   EXPECT_LT(spent - 2 * LaunchTimer::kTargets * (LaunchTimer::kSampleNanos / 2 + 500), 0.01 * time);
 }
 
+// An event between programmatic dependent launches keeps the second from beginning before the first has ended.
+TEST_F(LaunchTimerTest, EventsBetweenOverlappingLaunchesCostLessThanAPercent) {
+  constexpr double kOverlap = 4000;
+  const Nanos begin = gpu_.NowNanos();
+  for (int i = 0; i < 60'000; ++i) {
+    Run({1, 4000});
+    if (i % 200 == 0) Read(0);  // no iteration is known: the larger share
+  }
+  EXPECT_GT(timer_->measured(), 200u);
+  const double events = static_cast<double>(gpu_.records()) - 2 * LaunchTimer::kTargets;
+  EXPECT_LT(events * kOverlap, 0.01 * static_cast<double>(gpu_.NowNanos() - begin));
+}
+
 TEST_F(LaunchTimerTest, RecordsNothingBeforeTheReaderHasChosen) {
   for (int i = 0; i < 100; ++i) Run({});
   EXPECT_FALSE(wants_marks_.load());

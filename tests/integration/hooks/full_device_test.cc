@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,17 @@ TEST_F(FullDeviceTest, UntilTheDriverTellsItsParametersALaunchReachesEverything)
   EXPECT_EQ(Launch(2, Stream(1)), CUDA_SUCCESS);
   EXPECT_EQ(residency_[0].launches_reaching_all, 1);
   EXPECT_EQ(residency_[0].launches.back().set, (Ids{Id(2), Id(3)}));
+}
+
+// The line comes once in a process: in one of its own.
+TEST_F(FullDeviceTest, ALineNamesAKernelWhoseParametersAreNotAnswered) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  Publish();
+  const auto launch = [this] {
+    driver().results["cuFuncGetParamInfo"] = {CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_NOT_SUPPORTED};
+    std::_Exit(Launch(2, Stream(1)));
+  };
+  EXPECT_EXIT(launch(), ::testing::ExitedWithCode(0), "the driver does not tell the parameters of");
 }
 
 }  // namespace

@@ -45,6 +45,8 @@ title "choice of what leaves, by number of blocks"
 "$build/bin/victim_bench" --json "$out/victims.json"
 title "a fault, by what was and what is allocated"
 "$build/bin/history_bench" --json "$out/history.json"
+title "the first bytes into a host tier, pinned at 10 ms for 32 MiB"
+"$build/bin/host_tier_bench" --gib 2 --json "$out/host_tier.json"
 title "the spill store alone"
 "$build/bin/io_engine_bench" --dir "$spill" --mib 256 --rounds 3 | tee "$out/io.txt"
 
@@ -53,7 +55,7 @@ import json, sys
 from pathlib import Path
 
 out = Path(sys.argv[1])
-names = ("launch", "allocations", "fits", "motion", "victims", "history")
+names = ("launch", "allocations", "fits", "motion", "victims", "history", "host_tier")
 report = {"machine": (out / "machine.txt").read_text().splitlines()}
 report |= {name: json.loads((out / f"{name}.json").read_text()) for name in names}
 (out / "costs.json").write_text(json.dumps(report, indent=1) + "\n")

@@ -20,6 +20,9 @@ constexpr auto kEndWait = std::chrono::milliseconds(200);
 // Looks at what other processes hold: always, and while one of us waits for another.
 constexpr auto kLookAtPeers = std::chrono::milliseconds(500);
 constexpr auto kLookWhileShort = std::chrono::milliseconds(50);
+// Launches may wait for a registration. A slab that takes less than this is the next time twice as large, so that what
+// a registration costs, whatever its size, does not hold up the copies; one of 32 MiB takes twice this at 1 GB/s.
+constexpr int64_t kShortPinNanos = 16'000'000;
 // Others give back what they have too much of within this time.
 constexpr auto kLongestWait = std::chrono::seconds(10);
 
@@ -93,7 +96,9 @@ size_t HostPool::State::NextSlabLocked() {
   if (capacity.load() >= target) return 0;
   const uint64_t most = std::min<uint64_t>((cap.load() - capacity.load()) / options.buffer_bytes,
                                            storage.limit - storage.created);
-  return std::min(std::max<uint64_t>(1, options.slab_bytes / options.buffer_bytes), most);
+  const uint64_t large = slabs_at_once * options.slab_bytes;
+  const uint64_t bytes = target - capacity.load() >= large ? large : options.slab_bytes;
+  return std::min(std::max<uint64_t>(1, bytes / options.buffer_bytes), most);
 }
 
 void HostPool::State::RefuseLocked(const absl::Status& status) {
@@ -128,21 +133,37 @@ bool HostPool::State::PinNextLocked() {
   if (buffers == 0) return false;
   const uint64_t bytes = buffers * options.buffer_bytes;
   io::NodeShare* const share = options.share;
+  const bool large = bytes > options.slab_bytes;
   if (share != nullptr && !share->Register(share->taken() + bytes, options.shared_bytes)) {
+    if (large) {
+      slabs_at_once = 1;  // half of it may be had
+      return true;
+    }
     cap.store(capacity.load());  // until the next look: nobody is to wait for it
     return false;
   }
   mu.Unlock();
+  const int64_t start = os::Clock::System()->NowNanos();
   absl::StatusOr<std::byte*> slab = PinSlab(driver, context, bytes);
+  const int64_t nanos = os::Clock::System()->NowNanos() - start;
   mu.Lock();
   if (slab.ok()) {
+    NotePinLocked(bytes, nanos);
     AddSlabLocked(HostUse::kStorage, *slab, buffers);
   } else {
     if (share != nullptr) share->Register(share->taken() - bytes, options.shared_bytes);
-    RefuseLocked(slab.status());
+    if (large)
+      slabs_at_once = 1;  // likewise
+    else
+      RefuseLocked(slab.status());
   }
   pinned.NotifyAll();
   return true;
+}
+
+void HostPool::State::NotePinLocked(uint64_t bytes, int64_t nanos) {
+  if (bytes == options.slab_bytes && nanos < kShortPinNanos) slabs_at_once = 2;
+  if (bytes > options.slab_bytes && nanos > 2 * kShortPinNanos) slabs_at_once = 1;
 }
 
 // ---- Waiting for it.

@@ -58,6 +58,7 @@ struct HostPool::State {
   void PinLoop();
   absl::Status NoMoreLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   bool PinNextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void NotePinLocked(uint64_t bytes, int64_t nanos) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
   // Sharing with other processes.
   uint64_t StorageOf(uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -96,6 +97,7 @@ struct HostPool::State {
                                        Kind{FreeBuffers(options.buffer_bytes)},
                                        Kind{FreeBuffers(options.buffer_bytes)}};
   Slabs slabs ABSL_GUARDED_BY(mu);
+  uint64_t slabs_at_once ABSL_GUARDED_BY(mu) = 1;  // as one, 2 where a slab takes little time
   uint64_t fair_cap ABSL_GUARDED_BY(mu);  // bytes of storage that the others have to leave to this process
   uint64_t kept_bytes ABSL_GUARDED_BY(mu) = 0;  // of a slab that the driver did not let go; it is lost
   std::function<bool(uint64_t, uint64_t)> fits ABSL_GUARDED_BY(mu);

@@ -25,6 +25,7 @@ PROGRAMS = {
     "motion_bench": (["--rounds", "1", "--dir", "{folder}"], "gb_per_s"),
     "victim_bench": (["--most", "1000"], "lru_us"),
     "history_bench": (["--pairs", "1", "--faults", "20", "--most", "1000"], "ns"),
+    "host_tier_bench": (["--gib", "1"], "out_seconds"),
     "hardware_bench": (
         ["--machines", "h200", "--forms", "wait", "--ends", "low", "--mib", "64", "--moved-mib", "256", "--scale", "1"], "share_of_plain_copy"),
 }  # fmt: skip

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,7 +21,7 @@
 #include "allocator/tier/shared_capacity.h"
 #include "io/os/clock.h"
 #include "io/os/wait.h"
-#include "tests/allocator/core_fixture.h"
+#include "tests/allocator/slow_pins.h"
 #include "tests/fakes/wait_until.h"
 
 namespace spillway::allocator {
@@ -94,7 +95,8 @@ TEST(HostPoolTest, NoRunOfBuffersReachesOverTwoSlabs) {
     EXPECT_EQ(mmap(end, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0),
               MAP_FAILED);
   });
-  EXPECT_EQ(runs, std::vector<size_t>(4, 32));
+  EXPECT_LE(*std::max_element(runs.begin(), runs.end()), 64u) << "two slabs that were pinned as one";
+  EXPECT_EQ(std::accumulate(runs.begin(), runs.end(), size_t{0}), 128u);
 }
 
 TEST(HostPoolTest, ARefusedRegistrationLowersTheCap) {
@@ -175,7 +177,7 @@ class SharedPoolsTest : public testing::Test {
     return std::make_unique<io::NodeShare>(
         io::NodeShare::Options{{"/proc"}, "host_pool_test " + std::to_string(getpid()), expected, kChunk});
   }
-  std::unique_ptr<HostPool> Pool(io::NodeShare* share, const CudaDriver* driver = CoreDevice::Driver()) {
+  std::unique_ptr<HostPool> Pool(io::NodeShare* share, const CudaDriver* driver = SlowPins()) {
     HostPool::Options options;
     options.buffer_bytes = kChunk;
     options.slab_bytes = 4 * kChunk;
@@ -294,7 +296,7 @@ CUresult PinLater(void* data, size_t bytes, unsigned flags) {
 }
 
 TEST_F(SharedPoolsTest, EvictionsWaitForWhatTheOtherHasLeft) {
-  CudaDriver driver = *CoreDevice::Driver();
+  CudaDriver driver = *SlowPins();
   driver.cuMemHostRegister_v2 = &PinLater;
   const auto first_share = Entry(0);
   const auto first = Pool(first_share.get(), &driver);
@@ -317,7 +319,7 @@ CUresult KeepPinned(void*) { return CUDA_ERROR_UNKNOWN; }
 
 // One slab is lost by trying, and no more. What is lost is not counted on, else evictions would wait for it.
 TEST_F(SharedPoolsTest, WhatTheDriverDoesNotLetGoIsLost) {
-  CudaDriver driver = *CoreDevice::Driver();
+  CudaDriver driver = *SlowPins();
   driver.cuMemHostUnregister = &KeepPinned;
   const auto first_share = Entry(0);
   const auto first = Pool(first_share.get(), &driver);

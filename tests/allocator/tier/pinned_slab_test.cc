@@ -5,13 +5,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <string>
 #include <vector>
 
-#include "tests/allocator/core_fixture.h"
+#include "allocator/tier/host_pool.h"
+#include "tests/allocator/slow_pins.h"
 
 namespace spillway::allocator {
 namespace {
@@ -88,6 +90,39 @@ TEST(PinnedSlabTest, WhatTheDriverRefusesIsSaid) {
   ASSERT_TRUE(slab.ok());
   EXPECT_FALSE(UnpinSlab(&driver, CoreDevice::Context(), *slab, 4096));
   EXPECT_TRUE(Mapped(*slab)) << "the device may still use it";
+}
+
+// The bytes of each registration of a pool of 16 slabs.
+std::vector<size_t> Registrations(const CudaDriver& of) {
+  static std::vector<size_t> sizes;
+  static decltype(of.cuMemHostRegister_v2) real;
+  sizes.clear();
+  real = of.cuMemHostRegister_v2;
+  CudaDriver driver = of;
+  driver.cuMemHostRegister_v2 = [](void* data, size_t bytes, unsigned flags) {
+    sizes.push_back(bytes);
+    return real(data, bytes, flags);
+  };
+  HostPool::Options options;
+  options.buffer_bytes = kChunk;
+  options.slab_bytes = 4 * kChunk;
+  options.storage_bytes = 64 * kChunk;
+  options.evict_staging_buffers = options.fault_staging_buffers = 0;
+  auto pool = HostPool::Create(&driver, CoreDevice::Context(), options);
+  EXPECT_TRUE((*pool)->GrowStorageTo(options.storage_bytes).ok());
+  (*pool)->Shutdown();
+  return sizes;
+}
+
+// A busy machine may make some of them slow.
+TEST(PinnedSlabTest, ARegistrationTakesTwoSlabsWhereOneIsShort) {
+  const std::vector<size_t> sizes = Registrations(*CoreDevice::Driver());
+  EXPECT_EQ(sizes.front(), 4 * kChunk);
+  EXPECT_EQ(*std::max_element(sizes.begin(), sizes.end()), 8 * kChunk);
+}
+
+TEST(PinnedSlabTest, ARegistrationTakesOneSlabWhereItIsLong) {
+  EXPECT_EQ(Registrations(*SlowPins()), std::vector<size_t>(16, 4 * kChunk));
 }
 
 }  // namespace

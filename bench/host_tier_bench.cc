@@ -1,0 +1,174 @@
+// How long it takes until the first bytes of a new host tier are out of the GPU, on a machine that pins slowly: the pool
+// pins its slabs while a stream copies into those that are there. Beside it the same copies once all is pinned, as the
+// limit. The machine is one that simcuda has the costs of, with others for a registration and for the link.
+//
+//   host_tier_bench [--gib 8] [--register-ms 10] [--link 4] [--slab 32] [--like h100] [--json FILE]
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "allocator/tier/host_pool.h"
+#include "bench/stand_in.h"
+#include "tests/command_line.h"
+#include "tests/fakes/hardware_stand_in.h"
+
+namespace spillway::bench {
+namespace {
+
+using allocator::HostPool;
+using allocator::HostUse;
+using allocator::PinnedBuffer;
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kChunk = 2 * kMiB;
+constexpr size_t kAtOnce = 64;  // chunks that are asked for, as an eviction does
+
+struct Arguments {
+  uint64_t gib = 8;
+  double register_ms = 10;
+  double link = 4;
+  uint64_t slab_mib = 32;
+  std::string like = "h100";
+  std::string json_file;
+};
+
+struct Figures {
+  double out_seconds = 0;   // until all bytes are out, from nothing pinned
+  double copy_seconds = 0;  // the same copies with all memory pinned
+  double longest_call_us = 0;
+  double lock_share = 0;  // of the first time
+};
+
+nlohmann::json Value(double value) { return {{"value", value}, {"source", "the command line"}}; }
+
+// The profile of `like` with the costs of the command line, as a file.
+std::string WriteProfile(const Arguments& arguments) {
+  const std::filesystem::path shipped = std::filesystem::read_symlink("/proc/self/exe").parent_path() /
+                                        "../lib/simcuda/hardware" / (arguments.like + ".json");
+  std::ifstream in(shipped);
+  if (!in) Die("no profile " + shipped.string());
+  nlohmann::json profile = nlohmann::json::parse(in);
+  nlohmann::json& pin = profile["calls"]["cuMemHostRegister"];
+  pin["call_us"] = Value(arguments.register_ms * 1e3);
+  pin["gib_us"] = Value(0);
+  for (const char* const way : {"in", "out"}) {
+    for (const char* const rate : {"alone_gb_per_s", "both_gb_per_s"})
+      profile["copies"][way][rate] = Value(arguments.link);
+  }
+  const std::string path = "/tmp/host_tier_bench_" + std::to_string(::getpid()) + ".json";
+  std::ofstream(path) << profile;
+  return path;
+}
+
+class Bench {
+ public:
+  explicit Bench(const Arguments& arguments)
+      : driver_(OpenStandIn("1GiB")),
+        bytes_(arguments.gib << 30),
+        slab_bytes_(arguments.slab_mib * kMiB),
+        profile_(WriteProfile(arguments)) {
+    Must(driver_->cuDevicePrimaryCtxRetain(&context_, 0), "cuDevicePrimaryCtxRetain");
+    Must(driver_->cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+    machine_ = std::make_unique<fakes::HardwareStandIn>();
+    Must(machine_->mem_alloc(&source_, kChunk), "cuMemAlloc");
+    Must(driver_->cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, 0), "making a stream");
+  }
+  ~Bench() { std::filesystem::remove(profile_); }
+
+  Figures Measure() {
+    machine_->Become({profile_, "high", "wait", 1});
+    auto made = HostPool::Create(driver_, context_,
+                                 {.storage_bytes = bytes_,
+                                  .evict_staging_buffers = 0,
+                                  .fault_staging_buffers = 0,
+                                  .slab_bytes = slab_bytes_});
+    if (!made.ok()) Die(made.status().ToString());
+    const std::unique_ptr<HostPool> pool = *std::move(made);
+    machine_->ResetStats();
+    Figures figures;
+    std::vector<PinnedBuffer> buffers;
+    figures.out_seconds = Seconds([&] { CopyOut(pool.get(), &buffers); });
+    const simcuda_hardware_stats stats = machine_->Stats();
+    figures.longest_call_us = static_cast<double>(stats.longest_memory_call_ns) / 1e3;
+    figures.lock_share = static_cast<double>(stats.memory_lock_ns) / 1e9 / figures.out_seconds;
+    figures.copy_seconds = Seconds([&] { CopyTo(buffers, 0); });
+    machine_->Become({});
+    return figures;
+  }
+
+ private:
+  template <typename Work>
+  double Seconds(const Work& work) const {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    Must(driver_->cuStreamSynchronize(stream_), "cuStreamSynchronize");
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  void CopyTo(const std::vector<PinnedBuffer>& buffers, size_t from) const {
+    for (size_t i = from; i < buffers.size(); ++i)
+      Must(driver_->cuMemcpyDtoHAsync_v2(buffers[i].data, source_, kChunk, stream_), "a copy from the GPU");
+  }
+  void CopyOut(HostPool* pool, std::vector<PinnedBuffer>* buffers) const {
+    const size_t chunks = bytes_ / kChunk;
+    while (buffers->size() < chunks) {
+      const size_t before = buffers->size();
+      if (pool->Take(HostUse::kStorage, std::min(kAtOnce, chunks - before), buffers) == 0) {
+        const absl::Status grown = pool->GrowStorageTo((before + 1) * kChunk);
+        if (!grown.ok()) Die(grown.ToString());
+      }
+      CopyTo(*buffers, before);
+    }
+  }
+
+  const allocator::CudaDriver* const driver_;
+  const uint64_t bytes_;
+  const uint64_t slab_bytes_;
+  const std::string profile_;
+  CUcontext context_ = nullptr;
+  CUstream stream_ = nullptr;
+  CUdeviceptr source_ = 0;
+  std::unique_ptr<fakes::HardwareStandIn> machine_;
+};
+
+void Run(const Arguments& arguments) {
+  const Figures f = Bench(arguments).Measure();
+  std::printf("%5s %8s %11s %7s %7s %10s %6s\n", "GiB", "slab MiB", "register ms", "out s", "copy s",
+              "longest ms", "lock");
+  std::printf("%5d %8d %11.1f %7.2f %7.2f %10.1f %6.2f\n", static_cast<int>(arguments.gib),
+              static_cast<int>(arguments.slab_mib), arguments.register_ms, f.out_seconds, f.copy_seconds,
+              f.longest_call_us / 1e3, f.lock_share);
+  const nlohmann::json report = {{"gib", arguments.gib},
+                                 {"slab_mib", arguments.slab_mib},
+                                 {"register_ms", arguments.register_ms},
+                                 {"link_gb_per_s", arguments.link},
+                                 {"out_seconds", f.out_seconds},
+                                 {"copy_seconds", f.copy_seconds},
+                                 {"longest_memory_call_us", f.longest_call_us},
+                                 {"memory_lock_share", f.lock_share}};
+  if (!arguments.json_file.empty()) std::ofstream(arguments.json_file) << report.dump(1) << "\n";
+}
+
+}  // namespace
+}  // namespace spillway::bench
+
+int main(int argc, char** argv) {
+  spillway::bench::Arguments arguments;
+  spillway::CommandLine line{"The first bytes into a host tier that is pinned meanwhile"};
+  line.Add("--gib", &arguments.gib, "size of the host tier; as much memory of this machine is used");
+  line.Add("--register-ms", &arguments.register_ms, "of one registration");
+  line.Add("--link", &arguments.link, "GB/s of each direction");
+  line.Add("--slab", &arguments.slab_mib, "MiB that are pinned at a time");
+  line.Add("--like", &arguments.like, "profile that all other costs are taken from");
+  line.Add("--json", &arguments.json_file, "write the figures here");
+  line.Parse(argc, argv);
+  spillway::bench::Run(arguments);
+  return 0;
+}

@@ -175,6 +175,7 @@ void SpillStore::Impl::ReadBack(const std::shared_ptr<Probe>& probe) {
   read->data = probe->read.data();
   read->bytes = kProbeWriteBytes;
   read->retries = false;
+  read->keeps = probe;
   {
     os::MutexLock lock(&mu_);
     read->expected = *probe->directory->table.BeginRead(probe->slot.index);

@@ -32,7 +32,7 @@ SlotId SpillStore::Impl::HomeOfLocked(SlotId slot) const {
 }
 
 // Whether a slot can be taken for what lies in closed directories, without a promise that is then not kept.
-bool SpillStore::Impl::HasRoomForMoveLocked() const {
+bool SpillStore::Impl::MayTakeForMoveLocked() const {
   if (UsableFreeSlots() == 0) return false;
   if (promised_ == nullptr) return true;
   uint64_t closed = 0;  // promised, too, and not part of the capacity
@@ -49,7 +49,7 @@ bool SpillStore::Impl::HasRoomForMoveLocked() const {
 std::shared_ptr<SpillStore::Impl::Move> SpillStore::Impl::NextMoveLocked(Directory* directory) {
   const int64_t now = options_.clock->NowNanos();
   if (directory->moving || directory->queue->counters().silent.load()) return nullptr;
-  if (now - directory->closed_at < options_.moves_after.count() || !HasRoomForMoveLocked()) return nullptr;
+  if (now - directory->closed_at < options_.moves_after.count() || !MayTakeForMoveLocked()) return nullptr;
   const std::optional<uint32_t> index = directory->table.NextToMove(directory->move_next);
   if (!index) {  // those that could not be read are tried again after as long
     if (directory->move_next > 0) directory->closed_at = now;
@@ -77,6 +77,7 @@ void SpillStore::Impl::StartMove(const std::shared_ptr<Move>& move) {
   read->bytes = move->contents.bytes;
   read->expected = move->contents;
   read->retries = false;
+  read->keeps = move;
   read->done = [this, move](const absl::Status& status) {
     if (!status.ok()) return EndMove(move, status);
     WriteMoved(move);

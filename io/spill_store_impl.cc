@@ -197,6 +197,7 @@ void SpillStore::Impl::StartRead(const std::shared_ptr<ReadState>& state, Transf
                                  .bytes = state->bytes,
                                  .data = state->data,
                                  .done = [this, state](absl::Status status) { ReadArrived(state, status); },
+                                 .answered = [keeps = state->keeps] {},
                                  .retries = state->retries});
   if (!pushed.ok()) pool_->Post([this, state, pushed] { FinishRead(state, pushed); });
 }

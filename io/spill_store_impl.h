@@ -141,7 +141,8 @@ class SpillStore::Impl {
     uint32_t bytes = 0;
     SlotTable::Contents expected;
     Done done;
-    bool retries = true;  // false: the first error counts
+    bool retries = true;          // false: the first error counts
+    std::shared_ptr<void> keeps;  // as of a write
     bool second_try = false;
   };
   struct Probe;
@@ -200,7 +201,7 @@ class SpillStore::Impl {
   }
   SlotId HomeOfLocked(SlotId slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Move> NextMoveLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool HasRoomForMoveLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool MayTakeForMoveLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StartMove(const std::shared_ptr<Move>& move);
   void WriteMoved(const std::shared_ptr<Move>& move);
   void EndMove(const std::shared_ptr<Move>& move, const absl::Status& status);

@@ -102,7 +102,7 @@ run_store_stress() {
   "$stress" --seeds 1..25 --operations 20000 2>errors || status=1
   wait "$half" || status=1
   cat half.log
-  "$stress" --mutants --seeds 1..24 --operations 1250 2>/dev/null || status=1
+  "$stress" --mutants --seeds 1..60 --operations 1250 2>/dev/null || status=1
   return "$status"
 }
 

@@ -21,6 +21,7 @@ nlohmann::ordered_json DirectoryJson(const io::DirectoryStats& directory, double
           {"retries", directory.retries},
           {"mismatches", directory.checksum_mismatches},
           {"quarantined_slots", directory.slots_quarantined},
+          {"moved_slots", directory.slots_moved},
           {"closed", directory.closed},
           {"why_closed", directory.why_closed},
           {"closures", directory.times_closed},
@@ -42,6 +43,7 @@ std::string DirectoryText(const io::DirectoryStats& directory, double seconds) {
   count("retries", directory.retries);
   count("wrong checksums", directory.checksum_mismatches);
   count("slots out of use", directory.slots_quarantined);
+  count("slots moved away", directory.slots_moved);
   count("closures", directory.times_closed);
   if (directory.closed)
     add("closed now: it " + directory.why_closed);

@@ -137,6 +137,9 @@ void AddDirectories(const Figures& figures, Writer* writer) {
       [](const Stats& stats) { return stats.closed ? 1 : 0; });
   add("spillway_directory_quarantined_slots", "Slots that are out of use after a failed write.",
       [](const Stats& stats) { return stats.slots_quarantined; });
+  add("spillway_directory_moved_slots_total",
+      "Slots whose bytes went to another directory, since this one stayed closed.",
+      [](const Stats& stats) { return stats.slots_moved; });
 }
 
 // Of the recurring iteration; where it is not known there is no sample.

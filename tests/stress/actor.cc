@@ -187,6 +187,8 @@ io::SpillStore::Done Actor::Ends(Request* request) {
     const std::lock_guard lock(mu_);
     if (++request->ended > 1) board_->Fail("ended twice: " + Describe(*request));
     request->status = std::move(status);
+    // Here, not where it is collected: the actor may be waiting for the drive.
+    if (request->op == IoOp::kRead) board_->ReadEnds(request->slot->id.directory);
     ended_.push_back(request);
     changed_.notify_one();
   };
@@ -235,7 +237,6 @@ void Actor::FinishWrite(const Request& request) {
 void Actor::FinishRead(const Request& request) {
   Slot* const slot = request.slot;
   --slot->reads;
-  board_->ReadEnds(slot->id.directory);
   const RunSettings& settings = board_->settings();
   if (request.status.ok()) {
     io::FillPattern(expected_.data(), request.bytes, request.pattern);

@@ -56,28 +56,30 @@ void IllDrives::Run(size_t directory) {
   const auto silence = static_cast<int>(2 * RunSettings::kRequestTimeout.count());
   const auto errors = static_cast<int>(3 * RunSettings::kRetryTime.count());
   while (Pause(up_to(300))) {
-    switch (random() % 7) {
+    switch (random() % 9) {
       case 0:
         drive.Set(IoOp::kRead, EIO);
         Pause(up_to(errors));
         break;
       case 1:
-        drive.Set(IoOp::kWrite, EIO);
-        Pause(up_to(2 * errors));
-        break;
       case 2:
+        drive.Set(IoOp::kWrite, EIO);
+        Pause(up_to(6 * errors));
+        break;
+      case 3:
         drive.Set(IoOp::kRead, ENODATA);
         Pause(up_to(errors));
         break;
-      case 3:
+      case 4:
         drive.Set(IoOp::kWrite, ENOSPC);
         Pause(up_to(5));
         break;
-      case 4:
+      case 5:
         drive.Set(IoOp::kRead, Drive::kHolds);
         Pause(up_to(silence));
         break;
-      case 5: KeepWrites(directory, up_to(silence)); break;
+      case 6:
+      case 7: KeepWrites(directory, up_to(silence)); break;
       default:
         drive.Set(IoOp::kRead, Drive::kHolds);
         drive.Set(IoOp::kWrite, Drive::kHolds);

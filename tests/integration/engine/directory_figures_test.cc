@@ -24,6 +24,7 @@ Figures WithDirectories() {
   sick.errors = 3;
   sick.retries = 12;
   sick.slots_quarantined = 4;
+  sick.slots_moved = 5;
   sick.checksum_mismatches = 1;
   sick.closed = true;
   sick.why_closed = "does not answer";
@@ -42,6 +43,7 @@ TEST(MetricsJsonTest, SaysHowEachDirectoryDoes) {
   EXPECT_EQ(json[1]["written_tb_per_day"], 0);
   EXPECT_EQ(json[1]["errors"], 3);
   EXPECT_EQ(json[1]["mismatches"], 1);
+  EXPECT_EQ(json[1]["moved_slots"], 5);
   EXPECT_EQ(json[1]["why_closed"], "does not answer");
   EXPECT_EQ(json[1]["closures"], 2);
   EXPECT_EQ(json[1]["last_closure"], "does not answer");
@@ -67,7 +69,7 @@ TEST(SummaryTest, SaysWhatTroubleADirectoryHad) {
   EXPECT_THAT(
       Summary(figures),
       HasSubstr("; /si\"ck: failed transfers: 3, retries: 12, wrong checksums: 1, slots out of use: 4, "
-                "closures: 2, closed now: it does not answer"));
+                "slots moved away: 5, closures: 2, closed now: it does not answer"));
   figures.disk.directories[1].closed = false;
   EXPECT_THAT(Summary(figures), HasSubstr("closures: 2 (the last: does not answer)"));
 }

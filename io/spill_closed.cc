@@ -35,7 +35,7 @@ struct SpillStore::Impl::Probe {
 };
 
 bool SpillStore::Impl::IsClosed(const Directory& directory) const {
-  return directory.closed || directory.queue->counters().silent.load();
+  return directory.closed || directory.silent;
 }
 
 // Bytes of capacity, at most, that the directory adds when it is open again.
@@ -50,7 +50,7 @@ uint64_t SpillStore::Impl::WhenOpenLocked(const Directory& directory) const {
 
 // As the rest of a sentence about the directory; "" when it is open.
 std::string SpillStore::Impl::WhyClosedLocked(const Directory& directory) const {
-  if (directory.queue->counters().silent.load()) return kSilent;
+  if (directory.silent) return kSilent;
   return directory.closed ? "failed (" + directory.why_closed + ")" : "";
 }
 
@@ -100,11 +100,13 @@ void SpillStore::Impl::CloseFailingLocked(Directory* directory, const absl::Stat
   PokeLocked();
 }
 
-// The drive has become silent, or has answered.
+// The drive has become silent, or has answered. The queue's own flag changes at any time; who counts slots and
+// then takes them must find the same directories usable both times.
 void SpillStore::Impl::NoteSilence(size_t index) {
   os::MutexLock lock(&mu_);
   Directory& directory = *directories_[index];
-  if (directory.queue->counters().silent.load()) {
+  directory.silent = directory.queue->counters().silent.load();
+  if (directory.silent) {
     ++directory.times_closed;
     directory.last_closure = kSilent;
   }

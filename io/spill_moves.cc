@@ -48,7 +48,7 @@ bool SpillStore::Impl::MayTakeForMoveLocked() const {
 // Null: none now.
 std::shared_ptr<SpillStore::Impl::Move> SpillStore::Impl::NextMoveLocked(Directory* directory) {
   const int64_t now = options_.clock->NowNanos();
-  if (directory->moving || directory->queue->counters().silent.load()) return nullptr;
+  if (directory->moving || directory->silent) return nullptr;
   if (now - directory->closed_at < options_.moves_after.count() || !MayTakeForMoveLocked()) return nullptr;
   const std::optional<uint32_t> index = directory->table.NextToMove(directory->move_next);
   if (!index) {  // those that could not be read are tried again after as long

@@ -90,6 +90,7 @@ class SpillStore::Impl {
     bool lent = false;      // others hold some of that, and are to give it back
     uint64_t mismatches = 0;
     std::deque<int64_t> failed_at;  // clock, ns: transfers that failed within the window because of the disk
+    bool silent = false;            // as the queue last reported (NoteSilence)
     bool closed = false;            // after errors; a probe opens it
     std::string why_closed;         // the last error
     uint64_t times_closed = 0;

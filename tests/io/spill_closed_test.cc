@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include "io/aligned_buffer.h"
 #include "io/spill_store.h"
 #include "tests/fakes/drive_engine.h"
+#include "tests/fakes/memory_engine.h"
 #include "tests/fakes/wait_until.h"
 #include "tests/io/store_helpers.h"
 
@@ -204,6 +206,37 @@ TEST_F(SpillClosedTest, ASilentDriveClosesItsDirectoryUntilItAnswers) {
   const std::string lines = testing::internal::GetCapturedStderr();
   EXPECT_THAT(lines, HasSubstr("does not answer and gets no new spill slots until it does"));
   EXPECT_THAT(lines, HasSubstr("answers again"));
+}
+
+// Whoever counts free slots and then takes them finds the same directories usable.
+TEST_F(SpillClosedTest, SlotsAreTakenWhileADriveFallsSilentAndAnswers) {
+  SpillStoreOptions options = Options();
+  options.request_timeout = milliseconds(20);
+  options.wrap_engine = [this](std::unique_ptr<IoEngine>, size_t) {
+    return std::make_unique<DriveEngine>(drive_, MakeMemoryEngine({}));
+  };
+  store_ = MakeStore(options);
+  good_ = Reserve(store_.get(), 1);
+  // Given up where the machine is busy.
+  ASSERT_TRUE(WaitUntil([&] { return WriteSync(store_.get(), good_[0], data_.data(), kPageBytes).ok(); }));
+  std::atomic<bool> ended{false};
+  std::thread taker([&] {
+    while (!ended) {
+      const absl::StatusOr<std::vector<SlotId>> taken = store_->TakeSlots(2);
+      if (!taken.ok()) continue;
+      for (const SlotId slot : *taken) store_->ReleaseSlot(slot);
+    }
+  });
+  for (int i = 0; i < 60; ++i) {
+    drive_->Set(IoOp::kRead, Drive::kHolds);
+    Waiter read;
+    store_->Read(good_[0], back_.data(), kPageBytes, Priority::kDemand, read.Expect());
+    EXPECT_TRUE(WaitUntil([&] { return Closed(); }));
+    drive_->Heal();
+    EXPECT_EQ(read.WaitAll()[0], absl::OkStatus());
+  }
+  ended = true;
+  taker.join();
 }
 
 TEST_F(SpillClosedTest, ReadsOfGoodSlotsGetPastWritesThatAreSwallowed) {

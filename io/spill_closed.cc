@@ -17,7 +17,6 @@ namespace {
 
 using os::kSecond;
 
-constexpr int64_t kLongestProbePause = 30 * kSecond;
 constexpr int64_t kProvedGood = 60 * kSecond;      // open for this long: the next pause is the first again
 constexpr int64_t kLookWhileClosed = kSecond / 4;  // while capacity is wanted
 constexpr int64_t kLookWhileUnwanted = 60 * kSecond;
@@ -84,13 +83,13 @@ void SpillStore::Impl::CloseFailingLocked(Directory* directory, const absl::Stat
   const int64_t now = options_.clock->NowNanos();
   const bool again = directory->opened_at != 0 && now - directory->opened_at < kProvedGood;
   directory->closed = true;
-  directory->closed_at = now;
+  directory->moves_at = now + options_.moves_after.count();
   directory->move_next = 0;
   ++directory->times_closed;
   directory->why_closed = std::string(status.message());
   directory->last_closure = WhyClosedLocked(*directory);
-  directory->probe_pause =
-      again ? std::min(2 * directory->probe_pause, kLongestProbePause) : options_.first_probe.count();
+  directory->probe_pause = again ? std::min(2 * directory->probe_pause, options_.longest_probe_pause.count())
+                                 : options_.first_probe.count();
   directory->probe_at = now + directory->probe_pause;
   os::Log(os::LogLevel::kWarn, "path=" + directory->settings.path +
                                    " gets no new spill slots until a probe passes, after " +
@@ -100,13 +99,12 @@ void SpillStore::Impl::CloseFailingLocked(Directory* directory, const absl::Stat
   PokeLocked();
 }
 
-// The drive has become silent, or has answered. The queue's own flag changes at any time; who counts slots and
-// then takes them must find the same directories usable both times.
-void SpillStore::Impl::NoteSilence(size_t index) {
+// The drive has become silent, or has answered.
+void SpillStore::Impl::NoteSilence(size_t index, bool silent) {
   os::MutexLock lock(&mu_);
   Directory& directory = *directories_[index];
-  directory.silent = directory.queue->counters().silent.load();
-  if (directory.silent) {
+  directory.silent = silent;
+  if (silent) {
     ++directory.times_closed;
     directory.last_closure = kSilent;
   }
@@ -200,7 +198,7 @@ void SpillStore::Impl::EndProbe(const std::shared_ptr<Probe>& probe, const absl:
     OpenLocked(directory);
   } else {
     directory->why_closed = std::string(status.message());
-    directory->probe_pause = std::min(2 * directory->probe_pause, kLongestProbePause);
+    directory->probe_pause = std::min(2 * directory->probe_pause, options_.longest_probe_pause.count());
     directory->probe_at = options_.clock->NowNanos() + directory->probe_pause;
   }
   UpdateCapacityLocked();

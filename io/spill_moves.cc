@@ -49,10 +49,10 @@ bool SpillStore::Impl::MayTakeForMoveLocked() const {
 std::shared_ptr<SpillStore::Impl::Move> SpillStore::Impl::NextMoveLocked(Directory* directory) {
   const int64_t now = options_.clock->NowNanos();
   if (directory->moving || directory->silent) return nullptr;
-  if (now - directory->closed_at < options_.moves_after.count() || !MayTakeForMoveLocked()) return nullptr;
+  if (now < directory->moves_at || !MayTakeForMoveLocked()) return nullptr;
   const std::optional<uint32_t> index = directory->table.NextToMove(directory->move_next);
   if (!index) {  // those that could not be read are tried again after as long
-    if (directory->move_next > 0) directory->closed_at = now;
+    if (directory->move_next > 0) directory->moves_at = now + options_.moves_after.count();
     directory->move_next = 0;
     return nullptr;
   }

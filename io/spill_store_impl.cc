@@ -61,7 +61,7 @@ absl::Status SpillStore::Impl::Open() {
                                      .request_bytes = options_.request_bytes,
                                      .request_timeout = options_.request_timeout,
                                      .retry_time = options_.retry_time,
-                                     .silence_changed = [this, i] { NoteSilence(i); },
+                                     .silence_changed = [this, i](bool silent) { NoteSilence(i, silent); },
                                      .clock = options_.clock,
                                      .waits = waits_};
     SPILLWAY_ASSIGN_OR_RETURN(directory->queue, TransferQueue::Start(std::move(opened.engine), queue));
@@ -129,14 +129,14 @@ void SpillStore::Impl::StartWrite(const std::shared_ptr<WriteState>& state) {
   };
   // The engine's interface has one buffer type for both directions; a write only reads it.
   char* buffer = const_cast<char*>(static_cast<const char*>(state->data));
-  absl::Status pushed =
-      PushTransfer(slot, {.op = IoOp::kWrite,
-                          .transfer_class = TransferClass::kWrite,
-                          .bytes = bytes,
-                          .data = buffer,
-                          .done = arrived,
-                          .answered = [this, slot, keeps = state->keeps] { NoteAnswer(slot); },
-                          .retries = state->retries});
+  absl::Status pushed = PushTransfer(slot, {.op = IoOp::kWrite,
+                                            .transfer_class = TransferClass::kWrite,
+                                            .bytes = bytes,
+                                            .data = buffer,
+                                            .done = arrived,
+                                            .answered = [this, slot] { NoteAnswer(slot); },
+                                            .keeps = state->keeps,
+                                            .retries = state->retries});
   if (!pushed.ok()) pool_->Post([arrived, pushed] { arrived(pushed); });
   if (!with_checksum) return;
   pool_->Post([this, state] {
@@ -197,7 +197,7 @@ void SpillStore::Impl::StartRead(const std::shared_ptr<ReadState>& state, Transf
                                  .bytes = state->bytes,
                                  .data = state->data,
                                  .done = [this, state](absl::Status status) { ReadArrived(state, status); },
-                                 .answered = [keeps = state->keeps] {},
+                                 .keeps = state->keeps,
                                  .retries = state->retries});
   if (!pushed.ok()) pool_->Post([this, state, pushed] { FinishRead(state, pushed); });
 }

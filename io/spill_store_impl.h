@@ -90,17 +90,17 @@ class SpillStore::Impl {
     bool lent = false;      // others hold some of that, and are to give it back
     uint64_t mismatches = 0;
     std::deque<int64_t> failed_at;  // clock, ns: transfers that failed within the window because of the disk
-    bool silent = false;            // as the queue last reported (NoteSilence)
+    bool silent = false;            // a request is late
     bool closed = false;            // after errors; a probe opens it
     std::string why_closed;         // the last error
     uint64_t times_closed = 0;
-    int64_t closed_at = 0;                  // clock, ns
     std::string last_closure;               // WhyClosedLocked then
     int64_t opened_at = 0;                  // clock, ns: a probe last opened it; 0: never
     int64_t probe_at = 0;                   // clock, ns: when the next probe begins
     int64_t probe_pause = 0;                // ns
     bool probing = false;                   // a probe is under way
     bool moving = false;                    // one of its slots moves to another directory
+    int64_t moves_at = 0;                   // clock, ns: while it is closed, nothing moves before
     uint32_t move_next = 0;                 // where to look for the next slot
     uint64_t slots_moved = 0;               // to other directories
     std::unique_ptr<os::Wait> closed_wait;  // while capacity is wanted that may lie in it
@@ -187,7 +187,7 @@ class SpillStore::Impl {
   std::string ClosedDirectoriesLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CloseFailingLocked(Directory* directory, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void NoteSilence(size_t index);
+  void NoteSilence(size_t index, bool silent);
   int64_t TurnOfClosedLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StartProbe(const std::shared_ptr<Probe>& probe);
   void ReadBack(const std::shared_ptr<Probe>& probe);

@@ -51,10 +51,12 @@ struct SpillStoreOptions {
   int engine_threads = 8;                 // per directory, thread engine only
   int checksum_threads = 2;
   // So many failed transfers within `error_window` close a directory: it gets no new slots until a probe has
-  // shown that it works. The first is made after `first_probe`; later ones after twice the time, up to 30 s.
+  // shown that it works. The first is made after `first_probe`; later ones after twice the time, up to
+  // `longest_probe_pause`.
   int errors_until_closed = 8;
   std::chrono::nanoseconds error_window = std::chrono::seconds(10);
   std::chrono::nanoseconds first_probe = std::chrono::seconds(1);
+  std::chrono::nanoseconds longest_probe_pause = std::chrono::seconds(30);
   // Of a directory that is closed by errors for this long, what can be read moves to other directories.
   std::chrono::nanoseconds moves_after = std::chrono::seconds(60);
   // See TransferQueueOptions.

@@ -10,25 +10,30 @@
 
 namespace spillway::io {
 
-// A rule that is left out on purpose.
+// Rules that are left out on purpose, one at a time.
+#define SPILLWAY_STORE_MUTANTS(MUTANT)                                                               \
+  /* ---- Checksums. */                                                                              \
+  MUTANT(kReadUnverified)     /* a read ends without a look at its checksum */                       \
+  MUTANT(kChecksumNotAwaited) /* a write ends before its checksum is there */                        \
+  /* ---- Requests and results. */                                                                   \
+  MUTANT(kShortIsWhole)     /* a short transfer counts as a whole one */                             \
+  MUTANT(kContinuesAtStart) /* a short transfer is continued with the bytes from its start */        \
+  MUTANT(kStaleResult)      /* a result of an earlier use of a place counts for the request there */ \
+  MUTANT(kEndsInFlight)     /* a transfer ends while requests of it are in flight */                 \
+  /* ---- Drives that fail or are silent. */                                                         \
+  MUTANT(kReadFailsAtOnce)     /* a failed read is not tried again */                                \
+  MUTANT(kReadGivenUp)         /* a late read is given up as a write is */                           \
+  MUTANT(kWritesTakeAllPlaces) /* writes that the drive keeps leave no place to reads */             \
+  MUTANT(kStaysSilent)         /* a late answer does not end the silence */                          \
+  MUTANT(kStaysClosed)         /* a probe that passed does not open the directory */                 \
+  MUTANT(kProbeSlotKept)       /* a probe does not give its slot back */                             \
+  MUTANT(kMovesWhatChanged)    /* a slot that is written while it moves has its old bytes afterwards */
+
 enum class StoreMutant : int {
   kNone,
-  // ---- Checksums.
-  kReadUnverified,      // a read ends without a look at its checksum
-  kChecksumNotAwaited,  // a write ends before its checksum is there
-  // ---- Requests and results.
-  kShortIsWhole,      // a short transfer counts as a whole one
-  kContinuesAtStart,  // a short transfer is continued with the bytes from its start
-  kStaleResult,       // a result of an earlier use of a place counts for the request that has the place
-  kEndsInFlight,      // a transfer ends while requests of it are in flight
-  // ---- Drives that fail or are silent.
-  kReadFailsAtOnce,      // a failed read is not tried again
-  kReadGivenUp,          // a late read is given up as a write is
-  kWritesTakeAllPlaces,  // writes that the drive keeps leave no place to reads
-  kStaysSilent,          // a late answer does not end the silence
-  kStaysClosed,          // a probe that passed does not open the directory
-  kProbeSlotKept,        // a probe does not give its slot back
-  kMovesWhatChanged,     // a slot that was written again while it moved has its old bytes afterwards
+#define MUTANT(name) name,
+  SPILLWAY_STORE_MUTANTS(MUTANT)
+#undef MUTANT
 };
 inline std::atomic<StoreMutant> active_store_mutant{StoreMutant::kNone};
 

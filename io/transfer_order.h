@@ -32,7 +32,8 @@ struct Transfer {
   // After a `done` with DeadlineExceeded: the kernel has answered, and no longer uses slot and buffer. On the
   // queue's thread, at most once; must not block. Null: nobody asks.
   std::function<void()> answered{};
-  bool retries = true;  // false: the first error counts (a probe)
+  std::shared_ptr<void> keeps{};  // lives until the kernel no longer uses the buffer
+  bool retries = true;            // false: the first error counts (a probe)
 
   // Set by the queue.
   uint32_t submitted = 0;  // bytes cut into requests so far

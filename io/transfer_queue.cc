@@ -144,8 +144,8 @@ std::array<TransferOrder::Load, 2> TransferQueue::LoadOfDirections() const {
   std::array<Load, 2> load = {Load::kLight, Load::kLight};
   constexpr auto kRead = static_cast<size_t>(IoOp::kRead);
   constexpr auto kWrite = static_cast<size_t>(IoOp::kWrite);
-  if (counters_.silent.load()) load[kWrite] = Load::kFull;  // NoteSilence ends those that wait
-  if (share == flights_.size()) return load;                // too few places to keep one
+  if (silent_) load[kWrite] = Load::kFull;    // NoteSilence ends those that wait
+  if (share == flights_.size()) return load;  // too few places to keep one
   if (in_flight[kRead] >= share) load[kRead] = Load::kBusy;
   if (in_flight[kWrite] >= share && !SPILLWAY_STORE_MUTANT(kWritesTakeAllPlaces)) load[kWrite] = Load::kFull;
   return load;

@@ -36,8 +36,9 @@ struct TransferQueueOptions {
   // How long a failed write is tried again, from its first error on; likewise a read whose error says that
   // the bytes are not there.
   std::chrono::nanoseconds retry_time = std::chrono::seconds(2);
-  // Called when counters().silent has changed, on the queue's thread. Must not block.
-  std::function<void()> silence_changed;
+  // Called with true when a request has become late, and with false once none is any more, on the queue's
+  // thread. Must not block.
+  std::function<void(bool)> silence_changed;
   const os::Clock* clock = os::Clock::System();
   os::WaitList* waits = nullptr;  // null: requests that take long are not entered
 };
@@ -48,7 +49,6 @@ struct TransferCounters {
   os::Atomic<uint64_t> bytes_read{0};
   os::Atomic<uint64_t> retries{0};
   os::Atomic<uint64_t> errors{0};  // transfers that failed, but for cancelled ones and the end
-  os::Atomic<bool> silent{false};  // a request is late
 };
 
 class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
@@ -149,6 +149,7 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   int64_t failed_at_ = 0;           // clock, ns: the last error of a request that is tried again; 0: none
   uint64_t next_sequence_ = 0;      // high part of the tags: tells results of earlier uses of a place
   std::unique_ptr<os::Wait> wait_;  // for the oldest request, once it takes long
+  bool silent_ = false;             // a request is late
   bool ending_ = false;             // in EndAll
   int64_t looked_at_ = 0;           // clock, ns: when the thread last had the results of a Poll
   int64_t busy_since_ = 0;

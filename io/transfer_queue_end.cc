@@ -7,6 +7,7 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <utility>
 
 #include "io/os/check.h"
 #include "io/os/clock.h"
@@ -90,11 +91,11 @@ void TransferQueue::NoteSilence() {
     }
     EndTransfers(writes, EndReason::kSilent);
   }
-  if (counters_.silent.exchange(silent) == silent) return;
+  if (std::exchange(silent_, silent) == silent) return;
   os::Log(os::LogLevel::kWarn,
           "path=" + options_.path +
               (silent ? " does not answer and gets no new spill slots until it does" : " answers again"));
-  if (options_.silence_changed) options_.silence_changed();
+  if (options_.silence_changed) options_.silence_changed(silent);
 }
 
 // Completes all waiting transfers that have no request in flight, as cancelled. A partly submitted transfer

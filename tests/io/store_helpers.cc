@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <unistd.h>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include "io/os/check.h"
+#include "tests/fakes/faulty_engine.h"
 
 // ThreadSanitizer asks for this. The distribution's abseil is not instrumented, so it does not see the
 // counter by which threads share the text of an error.
@@ -51,6 +53,15 @@ SpillStoreOptions SmallOptions(const std::string& path) {
   options.disk_reserve_bytes = 1u << 20;
   options.late_frees = std::chrono::nanoseconds::zero();
   return options;
+}
+
+void RefuseDirect(SpillStoreOptions* options) {
+  options->wrap_probed_engine = [probed = std::make_shared<int>(0)](std::unique_ptr<IoEngine> engine) {
+    if (++*probed % 3 == 0) return engine;
+    FaultPlan plan;
+    plan.faults = {Fault{.kind = FaultKind::kErrno, .op = IoOp::kWrite, .error = EINVAL}};
+    return MakeFaultyEngine(std::move(engine), plan);
+  };
 }
 
 std::unique_ptr<SpillStore> MakeStore(SpillStoreOptions options) {

@@ -30,16 +30,6 @@
 namespace spillway::io {
 namespace {
 
-// Refuses O_DIRECT as far as a probe can see: each transfer of the first two engines, which are the direct ones.
-void RefuseDirect(SpillStoreOptions* options) {
-  options->wrap_probed_engine = [probed = std::make_shared<int>(0)](std::unique_ptr<IoEngine> engine) {
-    if (++*probed > 2) return engine;
-    FaultPlan plan;
-    plan.faults = {Fault{.kind = FaultKind::kErrno, .op = IoOp::kWrite, .error = EINVAL}};
-    return MakeFaultyEngine(std::move(engine), plan);
-  };
-}
-
 // What memory pressure does at any time.
 void DropCaches() {
   sync();

@@ -11,50 +11,45 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cinttypes>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
-#include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "io/spill_store.h"
+#include "io/test_points.h"
 #include "tests/command_line.h"
 #include "tests/fakes/wait_until.h"
 #include "tests/io/store_helpers.h"
 #include "tests/stress/actor.h"
 #include "tests/stress/board.h"
 #include "tests/stress/ill_drives.h"
-#include "tests/stress/mutants.h"
 #include "tests/stress/run_settings.h"
 
 namespace spillway::stress {
 namespace {
 
-// Refuses the direct engines of each directory, so that the one through the page cache is taken.
-class NoDirect : public io::IoEngine {
- public:
-  explicit NoDirect(std::unique_ptr<io::IoEngine> inner) : inner_(std::move(inner)) {}
-  const char* name() const override { return inner_->name(); }
-  size_t capacity() const override { return inner_->capacity(); }
-  void Submit(std::span<const io::IoRequest> requests) override { tag_ = requests.front().tag; }
-  size_t Poll(std::span<io::IoResult> results, std::chrono::nanoseconds) override {
-    results.front() = {tag_, -EINVAL};
-    return 1;
-  }
-  void Wake() override { inner_->Wake(); }
-  bool Stop(std::chrono::nanoseconds timeout) override { return inner_->Stop(timeout); }
-  void AbandonAfterFork() override { inner_->AbandonAfterFork(); }
-
- private:
-  const std::unique_ptr<io::IoEngine> inner_;
-  uint64_t tag_ = 0;
+// By name, each rule of the store that is left out on purpose.
+constexpr std::pair<const char*, io::StoreMutant> kMutants[] = {
+#define MUTANT(name) {#name, io::StoreMutant::name},
+    SPILLWAY_STORE_MUTANTS(MUTANT)
+#undef MUTANT
 };
+
+// False when there is none of that name.
+bool SetMutant(const std::string& name) {
+  for (const auto& [known, mutant] : kMutants) {
+    if (name == known) io::active_store_mutant = mutant;
+  }
+  return io::active_store_mutant != io::StoreMutant::kNone;
+}
 
 std::unique_ptr<io::SpillStore> MakeStore(
     const RunSettings& settings, IllDrives* drives,
@@ -66,7 +61,7 @@ std::unique_ptr<io::SpillStore> MakeStore(
     options.directories.push_back({.path = directory->path(), .cap_bytes = slots * io::kSlotBytes});
   }
   options.growth_bytes = 8 * io::kSlotBytes;
-  options.engine = settings.way == Way::kUring ? io::EngineKind::kAuto : io::EngineKind::kThreads;
+  options.engine = settings.way == Way::kThreads ? io::EngineKind::kThreads : io::EngineKind::kAuto;
   options.checksum = settings.checksum ? io::ChecksumMode::kOn : io::ChecksumMode::kOff;
   options.request_bytes = settings.request_bytes;
   options.requests_in_flight = settings.requests_in_flight;
@@ -75,19 +70,12 @@ std::unique_ptr<io::SpillStore> MakeStore(
   options.errors_until_closed = RunSettings::kErrorsUntilClosed;
   options.error_window = RunSettings::kErrorWindow;
   options.first_probe = RunSettings::kFirstProbe;
+  options.longest_probe_pause = RunSettings::kLongestProbePause;
   options.moves_after = RunSettings::kMovesAfter;
   options.wrap_engine = [drives](std::unique_ptr<io::IoEngine> engine, size_t directory) {
     return drives->Wrap(std::move(engine), directory);
   };
-  if (settings.way == Way::kBuffered) {
-    // Of threads, each directory tries the direct ones first.
-    auto tried = std::make_shared<int>(0);
-    options.wrap_probed_engine =
-        [tried](std::unique_ptr<io::IoEngine> engine) -> std::unique_ptr<io::IoEngine> {
-      if (++*tried % 2 == 0) return engine;
-      return std::make_unique<NoDirect>(std::move(engine));
-    };
-  }
+  if (settings.way == Way::kBuffered) io::RefuseDirect(&options);
   return io::MakeStore(std::move(options));
 }
 
@@ -201,18 +189,17 @@ int TryMutants(uint64_t first, uint64_t last, int operations) {
   // With it, what never ends is caught. The seeds pass with it when no rule is left out.
   constexpr std::chrono::seconds kMutantsPatience{20};
   size_t caught = 0;
-  const std::vector<std::string> mutants = AllMutants();
-  for (const std::string& mutant : mutants) {
-    SetMutant(mutant);
+  for (const auto& [name, mutant] : kMutants) {
+    io::active_store_mutant = mutant;
     uint64_t seed = first;
     while (seed <= last && !Fails(seed, operations, kMutantsPatience)) ++seed;
     caught += seed <= last ? 1 : 0;
     const std::string by = seed <= last ? "caught by seed " + std::to_string(seed) : "NOT caught";
-    std::printf("%-22s %s\n", mutant.c_str(), by.c_str());
+    std::printf("%-22s %s\n", name, by.c_str());
     std::fflush(stdout);
   }
-  std::printf("%zu of %zu mutants of the store are caught\n", caught, mutants.size());
-  return caught == mutants.size() ? 0 : 1;
+  std::printf("%zu of %zu mutants of the store are caught\n", caught, std::size(kMutants));
+  return caught == std::size(kMutants) ? 0 : 1;
 }
 
 int Main(int argc, char** argv) {

@@ -22,6 +22,7 @@ struct RunSettings {
   static constexpr int kErrorsUntilClosed = 4;
   static constexpr std::chrono::milliseconds kErrorWindow{500};
   static constexpr std::chrono::milliseconds kFirstProbe{20};
+  static constexpr std::chrono::milliseconds kLongestProbePause{300};
   static constexpr std::chrono::milliseconds kMovesAfter{0};
 
   uint64_t seed = 1;

@@ -141,7 +141,7 @@ bool SlotTable::EndMove(uint32_t index, const Contents& contents) {
     FreeOrQuarantine(index);
     return false;
   }
-  return slot.has_data && slot.contents.generation == contents.generation;
+  return Has(index, contents);
 }
 
 void SlotTable::SetMoved(uint32_t index, Place place) {

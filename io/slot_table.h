@@ -66,6 +66,10 @@ class SlotTable {
   std::optional<uint32_t> NextToMove(uint32_t from) const;
   // The contents are about to be copied. Until EndMove the owner may write the slot or give it back.
   Contents BeginMove(uint32_t index);
+  // Whether they are still there: not while the owner writes, nor after it has.
+  bool Has(uint32_t index, const Contents& contents) const {
+    return table_[index].has_data && table_[index].contents.generation == contents.generation;
+  }
   // True: the contents are still those of BeginMove. A slot that was given back meanwhile is free now.
   bool EndMove(uint32_t index, const Contents& contents);
   // The contents lie elsewhere from now on.

@@ -217,9 +217,16 @@ void SpillStore::Impl::VerifyRead(const std::shared_ptr<ReadState>& state) {
     FinishRead(state, absl::OkStatus());
     return;
   }
+  bool written = false;  // while it was read for a move: its owner does not read what it writes
   {
     os::MutexLock lock(&mu_);
-    ++DirectoryOf(slot).mismatches;
+    Directory& directory = DirectoryOf(slot);
+    written = !directory.table.Has(slot.index, state->expected);
+    if (!written) ++directory.mismatches;
+  }
+  if (written) {
+    FinishRead(state, absl::CancelledError(Place(slot, state->bytes) + ": it was written meanwhile"));
+    return;
   }
   if (state->second_try) {
     FinishRead(state,

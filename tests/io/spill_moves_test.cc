@@ -143,6 +143,7 @@ TEST_F(SpillMovesTest, ASlotThatIsWrittenMeanwhileStays) {
   for (size_t i = 0; i < kSlots; ++i) ExpectFilled(slots_[i], 100 + i);
   ASSERT_TRUE(WaitUntil([&] { return !stats(0).closed; }));
   for (size_t i = 0; i < kSlots; ++i) ExpectFilled(slots_[i], 100 + i);
+  EXPECT_EQ(stats(0).checksum_mismatches, 0u) << "what the move has read was new, not wrong";
 }
 
 TEST_F(SpillMovesTest, WhatCannotBeReadStaysUntilItCan) {

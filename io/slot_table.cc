@@ -136,12 +136,10 @@ SlotTable::Contents SlotTable::BeginMove(uint32_t index) {
 bool SlotTable::EndMove(uint32_t index, const Contents& contents) {
   Slot& slot = InUse(index);
   SPILLWAY_CHECK(slot.moving);
+  const bool changed = ChangedWhileMoving(index, contents);
   slot.moving = false;
-  if (std::exchange(slot.given_back, false)) {
-    FreeOrQuarantine(index);
-    return false;
-  }
-  return Has(index, contents);
+  if (std::exchange(slot.given_back, false)) FreeOrQuarantine(index);
+  return !changed;
 }
 
 void SlotTable::SetMoved(uint32_t index, Place place) {

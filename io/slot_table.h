@@ -66,9 +66,11 @@ class SlotTable {
   std::optional<uint32_t> NextToMove(uint32_t from) const;
   // The contents are about to be copied. Until EndMove the owner may write the slot or give it back.
   Contents BeginMove(uint32_t index);
-  // Whether they are still there: not while the owner writes, nor after it has.
-  bool Has(uint32_t index, const Contents& contents) const {
-    return table_[index].has_data && table_[index].contents.generation == contents.generation;
+  // Between the two: the owner writes the slot, has written it or has given it back. What was read for the move
+  // is then not to be judged.
+  bool ChangedWhileMoving(uint32_t index, const Contents& contents) const {
+    const Slot& slot = table_[index];
+    return slot.moving && (!slot.has_data || slot.contents.generation != contents.generation);
   }
   // True: the contents are still those of BeginMove. A slot that was given back meanwhile is free now.
   bool EndMove(uint32_t index, const Contents& contents);

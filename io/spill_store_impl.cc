@@ -217,15 +217,15 @@ void SpillStore::Impl::VerifyRead(const std::shared_ptr<ReadState>& state) {
     FinishRead(state, absl::OkStatus());
     return;
   }
-  bool written = false;  // while it was read for a move: its owner does not read what it writes
+  bool changed = false;
   {
     os::MutexLock lock(&mu_);
     Directory& directory = DirectoryOf(slot);
-    written = !directory.table.Has(slot.index, state->expected);
-    if (!written) ++directory.mismatches;
+    changed = directory.table.ChangedWhileMoving(slot.index, state->expected);
+    if (!changed) ++directory.mismatches;
   }
-  if (written) {
-    FinishRead(state, absl::CancelledError(Place(slot, state->bytes) + ": it was written meanwhile"));
+  if (changed) {  // its owner does not read what it writes: this is the read of the move
+    FinishRead(state, absl::CancelledError(Place(slot, state->bytes) + ": it changed meanwhile"));
     return;
   }
   if (state->second_try) {

@@ -102,6 +102,7 @@ TEST(SlotTableTest, ContentsThatHaveMovedLieElsewhere) {
   ASSERT_TRUE(table.MovedTo(0).has_value());
   EXPECT_EQ(table.MovedTo(0)->index, 7u);
   EXPECT_EQ(table.moved_count(), 1u);
+  EXPECT_FALSE(table.ChangedWhileMoving(0, contents)) << "reads that began here before are judged as ever";
   EXPECT_EQ(table.BeginRead(0), std::nullopt) << "not here";
   EXPECT_EQ(table.NextToMove(0), std::nullopt);
   table.Release(0);
@@ -114,6 +115,7 @@ TEST(SlotTableTest, ASlotGivenBackWhileItMovesIsFreeAtTheEndOfTheMove) {
   SlotTable table = WithContents();
   const SlotTable::Contents contents = table.BeginMove(0);
   table.Release(0);
+  EXPECT_TRUE(table.ChangedWhileMoving(0, contents));
   EXPECT_EQ(table.Allocate(), std::nullopt);
   table.EndRead(0);
   EXPECT_FALSE(table.EndMove(0, contents));
@@ -123,7 +125,9 @@ TEST(SlotTableTest, ASlotGivenBackWhileItMovesIsFreeAtTheEndOfTheMove) {
 TEST(SlotTableTest, ASlotWrittenWhileItMovesKeepsItsNewContents) {
   SlotTable table = WithContents();
   const SlotTable::Contents contents = table.BeginMove(0);
+  EXPECT_FALSE(table.ChangedWhileMoving(0, contents));
   const uint32_t generation = table.BeginWrite(0, 8192);
+  EXPECT_TRUE(table.ChangedWhileMoving(0, contents));
   EXPECT_FALSE(table.EndMove(0, contents)) << "the write is under way";
   table.EndWrite(0, WriteOutcome::kWritten, Checksum{});
   table.EndRead(0);

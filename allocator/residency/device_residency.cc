@@ -275,8 +275,8 @@ ResidencyStats DeviceResidency::Stats() const {
   {
     const TableLock lock(core_->table);
     const Charges::Figures figures = components_->charges.figures(lock);
-    stats.budget_bytes = figures.budget_bytes;
-    stats.start_budget_bytes = core_->options.budget_bytes;
+    stats.budget_in_force_bytes = figures.budget_in_force_bytes;
+    stats.budget_bytes = core_->options.budget_bytes;
     stats.live_bytes = figures.live_bytes;
     stats.requested_bytes = figures.requested_bytes;
     stats.chunk_bytes = figures.chunk_bytes;
@@ -340,9 +340,10 @@ void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) co
   uint64_t resident = 0;
   for (const BlockState state : {BlockState::kResident, BlockState::kEvicting, BlockState::kFaulting})
     resident += core_->table.ChunksLocked(lock, state);
-  const uint64_t used = resident * core_->chunk_bytes + components_->charges.figures(lock).external_bytes;
+  const Charges::Figures figures = components_->charges.figures(lock);
+  const uint64_t used = resident * core_->chunk_bytes + figures.external_bytes;
   *total_bytes = core_->options.budget_bytes;
-  *free_bytes = *total_bytes > used ? *total_bytes - used : 0;
+  *free_bytes = figures.budget_in_force_bytes - std::min(figures.budget_in_force_bytes, used);
 }
 
 // ---- The end.

@@ -26,7 +26,7 @@ std::string CostlySetting(const ResidencyStats& total, const AdviceFacts& facts)
   if (facts.audit) return "SPILLWAY_AUDIT=off";
   if (facts.modelled_disk) return "SPILLWAY_IO_MODEL=none";
   if (facts.least_recently_used) return "SPILLWAY_POLICY=plan";
-  if (facts.strict && total.pinned_bytes > total.budget_bytes / 4) return "SPILLWAY_TRUST=normal";
+  if (facts.strict && total.pinned_bytes > total.budget_in_force_bytes / 4) return "SPILLWAY_TRUST=normal";
   return "";
 }
 
@@ -66,12 +66,12 @@ std::string AdviceLine(const Figures& figures, const AdviceFacts& facts) {
   std::string setting = CostlySetting(total, facts);
   if (setting.empty()) {
     const ResidencyStats& first = figures.devices.front().stats;
-    if (!cause.disk && first.budget_bytes < first.start_budget_bytes) {
+    if (!cause.disk && first.budget_in_force_bytes < first.budget_bytes) {
       return text + absl::StrFormat("; no setting would help: the GPU has no more than %s for a budget of %s",
-                                    os::BytesText(first.budget_bytes),
-                                    os::BytesText(first.start_budget_bytes));
+                                    os::BytesText(first.budget_in_force_bytes),
+                                    os::BytesText(first.budget_bytes));
     }
-    const uint64_t now = cause.disk ? facts.host_cap_bytes : first.budget_bytes;
+    const uint64_t now = cause.disk ? facts.host_cap_bytes : first.budget_in_force_bytes;
     setting =
         absl::StrFormat("a larger %s (now %s)", cause.disk ? "SPILLWAY_HOST_MEMORY" : "SPILLWAY_GPU_MEMORY",
                         os::BytesText(now));

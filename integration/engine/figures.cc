@@ -28,7 +28,7 @@ struct Counter {
 // included.
 constexpr Counter kCounters[] = {
     {"budget_bytes", &ResidencyStats::budget_bytes},
-    {"start_budget_bytes", &ResidencyStats::start_budget_bytes},
+    {"budget_in_force_bytes", &ResidencyStats::budget_in_force_bytes},
     {"peak_bytes", &ResidencyStats::peak_device_bytes},
     {"live_bytes", &ResidencyStats::live_bytes},
     {"requested_bytes", &ResidencyStats::requested_bytes},
@@ -335,9 +335,9 @@ std::string Summary(const Figures& figures) {
   std::string text =
       absl::StrFormat("summary: peak %s of a budget of %s", os::BytesText(total.peak_device_bytes),
                       os::BytesText(total.budget_bytes));
-  if (total.budget_bytes < total.start_budget_bytes) {
-    absl::StrAppend(&text, " (at the start ", os::BytesText(total.start_budget_bytes),
-                    "; the GPU has less for it)");
+  if (total.budget_in_force_bytes < total.budget_bytes) {
+    absl::StrAppend(&text, " (", os::BytesText(total.budget_in_force_bytes),
+                    " at the end; the GPU has less for it)");
   }
   if (total.spilled_bytes == 0 && total.fetched_bytes == 0) return text + "; nothing was moved";
   text += absl::StrFormat("; moved out %s (host %s, disk %s), back %s (host %s, disk %s)",
@@ -364,7 +364,7 @@ std::string StatusText(const Figures& figures) {
   const ResidencyStats total = Total(figures.devices);
   std::string text =
       absl::StrFormat("status: on the GPU %s of %s, host %s, disk %s; moved out %s, back %s",
-                      os::BytesText(total.resident_bytes), os::BytesText(total.budget_bytes),
+                      os::BytesText(total.resident_bytes), os::BytesText(total.budget_in_force_bytes),
                       os::BytesText(total.host_tier_bytes), os::BytesText(total.disk_tier_bytes),
                       os::BytesText(total.spilled_bytes), os::BytesText(total.fetched_bytes));
   if (figures.seconds > 0) {

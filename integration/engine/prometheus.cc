@@ -32,6 +32,8 @@ constexpr char kLostHelp[] = "Time in which the GPU had nothing to do.";
 
 constexpr Row kRows[] = {
     {"spillway_budget_bytes", "Device memory that the job may hold.", &ResidencyStats::budget_bytes},
+    {"spillway_budget_in_force_bytes", "The same now: less while the driver has less for it.",
+     &ResidencyStats::budget_in_force_bytes},
     {"spillway_live_bytes", "Blocks that the job holds, wherever they are.", &ResidencyStats::live_bytes},
     {"spillway_resident_bytes", "Of the live blocks, on the GPU.", &ResidencyStats::resident_bytes},
     {"spillway_cached_bytes", "Chunks of freed blocks, kept for the next.", &ResidencyStats::cached_bytes},

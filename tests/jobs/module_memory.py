@@ -33,11 +33,11 @@ def main():
     problems.expect("nothing more will be moved" not in seen.log, f"evictions ended\n{seen.log[-2000:]}")
     problems.expect((seen.keys["spilled_bytes"] or 0) > 0, "nothing left the device, so nothing was shown")
     figures = seen.metrics
-    fell = figures["start_budget_bytes"] - figures["budget_bytes"]
+    fell = figures["budget_bytes"] - figures["budget_in_force_bytes"]
     problems.expect(fell >= LEAST_CODE, f"the budget fell by {fell} bytes only")
-    problems.expect(figures["chunk_bytes"] <= figures["budget_bytes"], f"{figures['chunk_bytes']} bytes of chunks in what is left of it")
+    problems.expect(figures["chunk_bytes"] <= figures["budget_in_force_bytes"], f"{figures['chunk_bytes']} bytes of chunks in what is left of it")
     problems.expect("; the GPU has less for it)" in seen.log, f"the summary does not say that the budget fell\n{seen.log[-2000:]}")
-    print(f"budget {figures['start_budget_bytes'] / MIB:.0f} MiB, at the end {figures['budget_bytes'] / MIB:.0f}; chunks at most "
+    print(f"budget {figures['budget_bytes'] / MIB:.0f} MiB, at the end {figures['budget_in_force_bytes'] / MIB:.0f}; chunks at most "
           f"{figures['peak_chunk_bytes'] / MIB:.0f} MiB, at the end {figures['chunk_bytes'] / MIB:.0f}; {seen.seconds:.1f} s")  # fmt: skip
     problems.exit()
 

@@ -226,7 +226,7 @@ Charges::Figures Charges::figures(const TableLock& lock) const {
   Figures figures;
   figures.target_bytes = chunks_.target() * chunk_bytes_;
   const uint64_t allowed = budget_.BudgetTarget() / chunk_bytes_ * chunk_bytes_;
-  figures.budget_bytes = budget_.budget - (allowed - std::min(allowed, figures.target_bytes));
+  figures.budget_in_force_bytes = budget_.budget - (allowed - std::min(allowed, figures.target_bytes));
   figures.chunk_bytes = chunks_.created() * chunk_bytes_;
   figures.peak_chunk_bytes = chunks_.peak_created() * chunk_bytes_;
   figures.live_bytes = live_chunks_ * chunk_bytes_;

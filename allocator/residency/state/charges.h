@@ -122,9 +122,9 @@ class Charges {
   // ---- Reports.
 
   struct Figures {
-    uint64_t budget_bytes = 0;  // in force: less than the one of the options while the driver has less
-    uint64_t target_bytes = 0;  // of it, what chunks may hold now
-    uint64_t chunk_bytes = 0;   // all chunks that we have
+    uint64_t budget_in_force_bytes = 0;  // less than the one of the options while the driver has less
+    uint64_t target_bytes = 0;           // of it, what chunks may hold now
+    uint64_t chunk_bytes = 0;            // all chunks that we have
     uint64_t peak_chunk_bytes = 0;
     uint64_t live_bytes = 0;  // in whole chunks
     uint64_t requested_bytes = 0;

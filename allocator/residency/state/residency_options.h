@@ -213,13 +213,13 @@ struct MachineFigures {
 
 // Counters of one device, with units in the names. A snapshot: fields may be a few operations apart.
 struct ResidencyStats : MachineFigures {
-  uint64_t budget_bytes = 0;        // in force now: falls when the driver has less than it gave at the start
-  uint64_t start_budget_bytes = 0;  // the first one, of the settings
-  uint64_t live_bytes = 0;          // blocks handed out and not freed, in whole chunks
-  uint64_t requested_bytes = 0;     // the same as asked for
-  uint64_t resident_bytes = 0;      // live blocks with chunks
-  uint64_t cached_bytes = 0;        // chunks of freed blocks kept for the next
-  uint64_t chunk_bytes = 0;         // all chunks that we have
+  uint64_t budget_bytes = 0;           // of the settings: bounds every peak
+  uint64_t budget_in_force_bytes = 0;  // less than it while the driver has less than at the start
+  uint64_t live_bytes = 0;             // blocks handed out and not freed, in whole chunks
+  uint64_t requested_bytes = 0;        // the same as asked for
+  uint64_t resident_bytes = 0;         // live blocks with chunks
+  uint64_t cached_bytes = 0;           // chunks of freed blocks kept for the next
+  uint64_t chunk_bytes = 0;            // all chunks that we have
   uint64_t peak_chunk_bytes = 0;
   uint64_t peak_live_bytes = 0;       // most of live_bytes, and
   uint64_t peak_requested_bytes = 0;  // requested_bytes when it was reached: the rest is rounding

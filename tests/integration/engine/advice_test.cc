@@ -82,7 +82,7 @@ Figures FiguresOf(const Row& row) {
   Figures figures;
   figures.seconds = 100;
   DeviceFigures device;
-  device.stats.budget_bytes = 8 * kGiB;
+  device.stats.budget_bytes = device.stats.budget_in_force_bytes = 8 * kGiB;
   device.stats.pinned_bytes = 3 * kGiB;
   device.stats.spilled_bytes = device.stats.fetched_bytes = 100 * kGiB;
   device.stats.disk_spilled_bytes = device.stats.disk_fetched_bytes = row.disk_percent * kGiB;
@@ -99,7 +99,7 @@ TEST(AdviceLineTest, OffersNoLargerBudgetThanTheGpuHas) {
   row.facts = {};
   Figures figures = FiguresOf(row);
   EXPECT_THAT(AdviceLine(figures, {}), HasSubstr("a larger SPILLWAY_GPU_MEMORY (now 8.00 GiB)"));
-  figures.devices.front().stats.start_budget_bytes = 9 * kGiB;
+  figures.devices.front().stats.budget_bytes = 9 * kGiB;
   EXPECT_THAT(AdviceLine(figures, {}),
               HasSubstr("no setting would help: the GPU has no more than 8.00 GiB for a budget of 9.00 GiB"));
 }

@@ -20,7 +20,7 @@ inline Figures TwoDevices() {
   Figures figures;
   DeviceFigures first;
   first.device = 0;
-  first.stats.budget_bytes = first.stats.start_budget_bytes = uint64_t{2} << 30;
+  first.stats.budget_bytes = first.stats.budget_in_force_bytes = uint64_t{2} << 30;
   first.stats.peak_device_bytes = uint64_t{1} << 30;
   first.stats.peak_chunk_bytes = 900 << 20;
   first.stats.spilled_bytes = 300;

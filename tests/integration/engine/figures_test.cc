@@ -21,7 +21,7 @@ TEST(MetricsJsonTest, HasTheKeysThatReadersRelyOn) {
   const auto json = nlohmann::json::parse(MetricsJson(TwoDevices()));
   for (const char* key : {"version",
                           "budget_bytes",
-                          "start_budget_bytes",
+                          "budget_in_force_bytes",
                           "peak_bytes",
                           "spilled_bytes",
                           "host_spilled_bytes",
@@ -94,10 +94,9 @@ TEST(SummaryTest, SaysPeakBudgetTrafficStallsAndWear) {
 TEST(SummaryTest, SaysTheBudgetInForceAndThatItFell) {
   Figures figures = TwoDevices();
   EXPECT_THAT(Summary(figures), HasSubstr("of a budget of 4.00 GiB; moved out"));
-  figures.devices[1].stats.budget_bytes = uint64_t{1} << 30;
-  EXPECT_THAT(
-      Summary(figures),
-      HasSubstr("of a budget of 3.00 GiB (at the start 4.00 GiB; the GPU has less for it); moved out"));
+  figures.devices[1].stats.budget_in_force_bytes = uint64_t{1} << 30;
+  EXPECT_THAT(Summary(figures),
+              HasSubstr("of a budget of 4.00 GiB (3.00 GiB at the end; the GPU has less for it); moved out"));
 }
 
 TEST(SummaryTest, IsSilentWithoutBlocksAndShortWithoutTraffic) {

@@ -49,16 +49,21 @@ TEST(BudgetInForceTest, FallsWithWhatTheDriverHasAndComesBack) {
     const TableLock lock(device->core()->table);
     device->charges()->LimitByFree(lock, free_bytes);
   };
-  const uint64_t start = device->Stats().start_budget_bytes;
+  const uint64_t start = device->Stats().budget_bytes;
   EXPECT_EQ(start, SmallSetup().budget_bytes);
-  EXPECT_EQ(device->Stats().budget_bytes, start);
+  EXPECT_EQ(device->Stats().budget_in_force_bytes, start);
   limit(8 << 20);
   const ResidencyStats less = device->Stats();
   EXPECT_LT(less.chunk_target_bytes, uint64_t{8} << 20);
-  EXPECT_EQ(less.budget_bytes, start - (SmallSetup().budget_bytes - (uint64_t{8} << 20)));
-  EXPECT_EQ(less.start_budget_bytes, start);
+  EXPECT_EQ(less.budget_in_force_bytes, start - (SmallSetup().budget_bytes - (uint64_t{8} << 20)));
+  EXPECT_EQ(less.budget_bytes, start);
+  uint64_t free_bytes = 0;
+  uint64_t total_bytes = 0;
+  device->MemoryInfo(&free_bytes, &total_bytes);
+  EXPECT_EQ(free_bytes, less.budget_in_force_bytes);
+  EXPECT_EQ(total_bytes, start);
   limit(uint64_t{1} << 30);
-  EXPECT_EQ(device->Stats().budget_bytes, start);
+  EXPECT_EQ(device->Stats().budget_in_force_bytes, start);
 }
 
 TEST(ChargingTest, AFreedLargeBlockLimitsNothing) {

@@ -11,6 +11,8 @@
 namespace spillway::allocator {
 namespace {
 
+constexpr uint64_t kLinesPerBudget = 16;  // of a budget that falls, at most
+
 // Never rounded, so that the sums in a text add up as they are written.
 std::string Exactly(uint64_t bytes) {
   const bool whole = bytes % (1 << 20) == 0;
@@ -42,10 +44,16 @@ void Charges::RestoreTarget(const TableLock& lock) {
   table_->changed.NotifyAll();  // a claim may fit now
 }
 
-void Charges::LowerTarget(const TableLock& lock) {
+bool Charges::LowerTarget(const TableLock& lock) {
   lock.Covers(*table_);
   chunks_.LowerTarget();
   lowered_at_ = os::Clock::System()->NowNanos();
+  // Where the driver has little, each try for more ends here, one a second.
+  const uint64_t bytes = chunks_.target() * chunk_bytes_;
+  const uint64_t part = budget_.budget / kLinesPerBudget;
+  if (least_reported_bytes_ < part || bytes > least_reported_bytes_ - part) return false;
+  least_reported_bytes_ = bytes;
+  return true;
 }
 
 void Charges::LowerTargetTo(const TableLock& lock, uint64_t bytes) {

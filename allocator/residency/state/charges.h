@@ -40,8 +40,9 @@ class Charges {
   // Sets the target back to what the budget allows: the budget has changed, or the driver may have memory
   // again after it refused a chunk.
   void RestoreTarget(const TableLock& lock);
-  // The driver refused a chunk: the chunks that exist are the target from now on, until RestoreTarget.
-  void LowerTarget(const TableLock& lock);
+  // The driver refused a chunk: the chunks that exist are the target from now on, until RestoreTarget. True
+  // when that is less by a sixteenth of the budget than when it was last true: worth a line.
+  bool LowerTarget(const TableLock& lock);
   // When LowerTarget was last called since RestoreTarget, in nanoseconds of the system's steady clock; 0:
   // not.
   int64_t lowered_at(const TableLock& lock) const {
@@ -176,6 +177,7 @@ class Charges {
   uint64_t promised_bytes_ ABSL_GUARDED_BY(table_->mu) = 0;   // this device's part of capacity_'s promises
   uint64_t requested_bytes_ ABSL_GUARDED_BY(table_->mu) = 0;  // of live blocks
   int64_t lowered_at_ ABSL_GUARDED_BY(table_->mu) = 0;
+  uint64_t least_reported_bytes_ ABSL_GUARDED_BY(table_->mu) = UINT64_MAX;
   bool lowered_for_driver_ ABSL_GUARDED_BY(table_->mu) = false;  // by LowerTargetTo
   uint64_t peak_live_chunks_ ABSL_GUARDED_BY(table_->mu) = 0;
   uint64_t peak_requested_bytes_ ABSL_GUARDED_BY(table_->mu) = 0;

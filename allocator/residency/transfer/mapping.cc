@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "allocator/memory/chunk_pool.h"
+#include "io/os/bytes_text.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
 
@@ -83,10 +84,11 @@ bool TakeChunksLocked(Core* core, Charges* charges, TableLock* lock, const std::
   }
   *handles = std::move(supply.handles);
   if (status.ok()) return true;
-  charges->LowerTarget(*lock);
-  os::Log(os::LogLevel::kWarn, "the GPU gave less than the budget, which falls to " +
-                                   std::to_string(pool.target() * core->chunk_bytes >> 20) +
-                                   " MiB: " + std::string(status.message()));
+  if (charges->LowerTarget(*lock)) {
+    os::Log(os::LogLevel::kWarn, "the GPU has less than the budget, chunks fall to " +
+                                     os::BytesText(pool.target() * core->chunk_bytes) + ": " +
+                                     std::string(status.message()));
+  }
   pool.Give(handles);
   return false;
 }

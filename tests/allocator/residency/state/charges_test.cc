@@ -5,6 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <string>
+#include <vector>
+
 #include "tests/allocator/motion_helpers.h"
 
 namespace spillway::allocator {
@@ -64,6 +68,41 @@ TEST(BudgetInForceTest, FallsWithWhatTheDriverHasAndComesBack) {
   EXPECT_EQ(total_bytes, start);
   limit(uint64_t{1} << 30);
   EXPECT_EQ(device->Stats().budget_in_force_bytes, start);
+}
+
+TEST(BudgetInForceTest, IsReportedAgainWhenItHasFallenByASixteenth) {
+  static std::atomic<bool> refuses;
+  refuses = false;
+  CudaDriver driver = *CoreDevice::Driver();
+  driver.cuMemCreate = [](CUmemGenericAllocationHandle* handle, size_t bytes,
+                          const CUmemAllocationProp* properties, unsigned long long flags) {
+    return refuses ? CUDA_ERROR_OUT_OF_MEMORY
+                   : CoreDevice::Driver()->cuMemCreate(handle, bytes, properties, flags);
+  };
+  CoreSetup setup = SmallSetup();
+  setup.driver = &driver;
+  CoreDevice device(setup);
+  std::vector<CUdeviceptr> blocks;
+  testing::internal::CaptureStderr();
+  for (uint64_t version = 1; version <= 3; ++version) {
+    blocks.push_back(*device->Allocate(4 << 20, {}));
+    ASSERT_EQ(FillBlock(device, blocks.back(), 4 << 20, version), CUDA_SUCCESS) << device->LastError();
+    refuses = true;  // each block after the first wants what the driver does not give
+  }
+  for (int round = 0; round < 3; ++round) {
+    for (uint64_t version = 1; version <= 3; ++version) {
+      {
+        const TableLock lock(device->core()->table);
+        device->charges()->RestoreTarget(lock);
+      }
+      EXPECT_EQ(WrongOf(device, blocks[version - 1], 4 << 20, version), 0u);
+    }
+  }
+  const std::string lines = testing::internal::GetCapturedStderr();
+  const std::string line = "the GPU has less than the budget, chunks fall to";
+  const size_t first = lines.find(line);
+  ASSERT_NE(first, std::string::npos) << lines;
+  EXPECT_EQ(lines.find(line, first + 1), std::string::npos) << lines;
 }
 
 TEST(ChargingTest, AFreedLargeBlockLimitsNothing) {

@@ -57,6 +57,7 @@ void AliasSet::AddAddress(uint64_t address) {
 
 at::Tensor AliasSet::Alias(const at::Tensor& tensor) {
   const size_t place = PlaceOf(tensor.storage());
+  tensors_.push_back(tensor.unsafeGetTensorImpl());
   at::Tensor alias = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(host_[place]), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
   c10::TensorImpl* impl = alias.unsafeGetTensorImpl();

@@ -35,6 +35,9 @@ class AliasSet {
   // Base addresses of all storages, and data pointers that differ from them.
   const std::vector<uint64_t>& addresses() const { return addresses_; }
 
+  // The CUDA tensors in the order of their use; valid as long as the caller's arguments.
+  const std::vector<const c10::TensorImpl*>& tensors() const { return tensors_; }
+
   // Adds the address of a result's storage.
   void AddAddress(uint64_t address);
 
@@ -49,6 +52,7 @@ class AliasSet {
   std::vector<c10::StorageImpl*> device_;
   std::vector<c10::Storage> host_;
   std::vector<uint64_t> addresses_;
+  std::vector<const c10::TensorImpl*> tensors_;
 };
 
 // A CPU storage over memory that somebody else owns. `growth` as above.

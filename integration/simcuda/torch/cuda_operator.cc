@@ -9,6 +9,7 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include "integration/simcuda/torch/arguments.h"
+#include "integration/simcuda/torch/number_words.h"
 #include "integration/simcuda/torch/operator_call.h"
 #include "integration/simcuda/torch/random.h"
 
@@ -95,6 +96,12 @@ std::vector<ArgumentChange> FindChanges(const std::vector<at::Tensor>& written,
   return changes;
 }
 
+// Valid as long as `aliases`; its numbers are those of arguments that still live.
+LaunchParameters ParametersOf(const AliasSet& aliases) {
+  const bool lists = aliases.addresses().size() > kMostAddressesOfOne;
+  return {aliases.addresses(), NumberWords(aliases.tensors(), lists)};
+}
+
 void CallPromised(const OpFacts& facts, std::shared_ptr<const Geometry> promise, c10::cuda::CUDAStream stream,
                   c10::Stack* stack) {
   if (!promise->changes.empty()) {
@@ -115,7 +122,7 @@ void CallPromised(const OpFacts& facts, std::shared_ptr<const Geometry> promise,
   }
   call->body.argument_storages = aliases.TakeHostStorages();
   call->promise = promise;
-  Launch(facts.name, &facts.functions, aliases.addresses(), std::move(call), stream);
+  Launch(facts.name, &facts.functions, ParametersOf(aliases), std::move(call), stream);
   Return(facts, *promise, aliases.device_storages(), fresh, nullptr, stack);
 }
 
@@ -179,7 +186,8 @@ void CallWaited(const OpFacts& facts, const SignatureKey& key, bool learn, c10::
   call.body.seed = SeedFor(facts, *stack, stream.device_index());
   call.body.stack = BuildHostStack(facts, *stack, &aliases, &written_aliases);
   call.body.argument_storages = aliases.host_storages();
-  Launch(facts.name, &facts.functions, aliases.addresses(), waited, stream);
+  const LaunchParameters parameters = ParametersOf(aliases);
+  Launch(facts.name, &facts.functions, parameters, waited, stream);
   Wait(learn ? Watched::kNo : Watched::kYes, stream);
   call.RethrowError();
 
@@ -196,7 +204,7 @@ void CallWaited(const OpFacts& facts, const SignatureKey& key, bool learn, c10::
   Wait(Watched::kNo, stream);  // the host copies end with this call
   Return(facts, *geometry, aliases.device_storages(), fresh, &call.body.stack, stack);
   if (call.broken()) {  // the call has returned, as far as its caller can tell; now its kernel ends
-    Launch(facts.name, &facts.functions, aliases.addresses(),
+    Launch(facts.name, &facts.functions, parameters,
            std::make_shared<FailingCall>(facts.name, *call.broken()), stream);
   }
   if (learn) facts.geometries.Insert(key, std::move(geometry));

@@ -64,9 +64,14 @@ void RunQueuedWork(const simcuda_launch*, void** params) { (*HolderIn(params))->
 void ReleaseQueuedWork(void** params) { delete HolderIn(params); }
 
 // Forms grow in classes, so that a list op of changing length does not register a function for every length.
-size_t SizeClass(size_t addresses) { return addresses <= 16 ? addresses : 16 + (addresses - 16 + 15) / 16; }
+constexpr size_t kStep = 16;
+size_t SizeClass(size_t addresses) {
+  if (addresses <= kMostAddressesOfOne) return addresses;
+  return kMostAddressesOfOne + (addresses - kMostAddressesOfOne + kStep - 1) / kStep;
+}
 size_t ClassCapacity(size_t size_class) {
-  return size_class <= 16 ? size_class : 16 + (size_class - 16) * 16;
+  if (size_class <= kMostAddressesOfOne) return size_class;
+  return kMostAddressesOfOne + (size_class - kMostAddressesOfOne) * kStep;
 }
 
 void CheckDriver(CUresult result, const char* function, uint32_t line) {
@@ -88,9 +93,10 @@ CUfunction Load(const std::string& name, size_t parameters) {
   return reinterpret_cast<CUfunction>(kernel);  // launches take either
 }
 
-CUfunction Register(const std::string& name, size_t addresses) {
+CUfunction Register(const std::string& name, size_t addresses, size_t number_words) {
   std::vector<simcuda_parameter> parameters;
   for (size_t i = 0; i < addresses + 1; ++i) parameters.push_back({i * sizeof(uint64_t), sizeof(uint64_t)});
+  parameters.push_back({(addresses + 1) * sizeof(uint64_t), number_words * sizeof(uint64_t)});
   simcuda_kernel kernel{};
   kernel.name = name.c_str();
   kernel.run = &RunQueuedWork;
@@ -106,13 +112,14 @@ CUfunction Register(const std::string& name, size_t addresses) {
 
 }  // namespace
 
-CUfunction LaunchFunctions::Find(const std::string& name, size_t addresses, size_t* padded) {
+CUfunction LaunchFunctions::Find(const std::string& name, size_t addresses, size_t number_words,
+                                 size_t* padded) {
   const size_t size_class = SizeClass(addresses);
   *padded = ClassCapacity(size_class);
   std::lock_guard lock(mu_);
   if (by_size_class_.size() <= size_class) by_size_class_.resize(size_class + 1, nullptr);
   CUfunction& function = by_size_class_[size_class];
-  if (function == nullptr) function = Register(name, *padded);
+  if (function == nullptr) function = Register(name, *padded, number_words);
   return function;
 }
 
@@ -144,7 +151,7 @@ bool OpenDriver(std::string* reason) {
   return true;
 }
 
-void Launch(const std::string& name, LaunchFunctions* functions, const std::vector<uint64_t>& addresses,
+void Launch(const std::string& name, LaunchFunctions* functions, const LaunchParameters& parameters,
             std::shared_ptr<QueuedWork> work, c10::cuda::CUDAStream stream) {
   const Driver& driver = GetDriver();
   size_t padded = 0;
@@ -152,13 +159,15 @@ void Launch(const std::string& name, LaunchFunctions* functions, const std::vect
   if (driver.context_get_current(&context) == CUDA_SUCCESS && context == nullptr) {
     C10_CUDA_CHECK(cudaSetDevice(stream.device_index()));  // a thread's first CUDA call may be this launch
   }
-  const CUfunction function = functions->Find(name, addresses.size(), &padded);
+  const CUfunction function =
+      functions->Find(name, parameters.addresses.size(), parameters.numbers.size(), &padded);
   c10::SmallVector<uint64_t, 24> values(padded + 1, 0);
   auto holder = std::make_unique<WorkHolder>(std::move(work));
   values[0] = reinterpret_cast<uint64_t>(holder.get());
-  std::copy(addresses.begin(), addresses.end(), values.begin() + 1);
+  std::copy(parameters.addresses.begin(), parameters.addresses.end(), values.begin() + 1);
   c10::SmallVector<void*, 24> params;
   for (uint64_t& value : values) params.push_back(&value);
+  params.push_back(const_cast<uint64_t*>(parameters.numbers.data()));
   const CUresult result =
       driver.launch_kernel(function, 1, 1, 1, 1, 1, 1, 0, stream.stream(), params.data(), nullptr);
   if (result == CUDA_SUCCESS) [[maybe_unused]]

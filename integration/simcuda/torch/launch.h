@@ -26,9 +26,10 @@ class QueuedWork {
 // The registered forms of one op: same name, one for each number of addresses. Any thread may call.
 class LaunchFunctions {
  public:
-  // The kernel of `name` that takes at least `addresses` addresses; *padded is how many it declares. Its first look-up
-  // wants a current context, as that of any kernel. Throws when the driver refuses.
-  CUfunction Find(const std::string& name, size_t addresses, size_t* padded);
+  // The kernel of `name` that takes at least `addresses` addresses; *padded is how many it declares. `number_words` are the
+  // words of its last parameter, as many for each call with as many addresses. Its first look-up wants a current context,
+  // as that of any kernel. Throws when the driver refuses.
+  CUfunction Find(const std::string& name, size_t addresses, size_t number_words, size_t* padded);
 
  private:
   std::mutex mu_;
@@ -39,10 +40,18 @@ class LaunchFunctions {
 // run on the stand-in driver. Call once before anything else here.
 bool OpenDriver(std::string* reason);
 
-// Enqueues `work` on `stream` as one launch of `name` with parameters {work, addresses...}. The stream's device must be
-// current. Throws (PyTorch's CUDA error) when the driver refuses; `work` then never runs. It is let go where it has run, or
-// with the last graph that holds it.
-void Launch(const std::string& name, LaunchFunctions* functions, const std::vector<uint64_t>& addresses,
+// What a kernel gets: addresses, each a parameter, and words of numbers, together the last one.
+struct LaunchParameters {
+  const std::vector<uint64_t>& addresses;
+  std::vector<uint64_t> numbers;
+};
+
+// The most addresses of a kernel that works on no lists of tensors.
+inline constexpr size_t kMostAddressesOfOne = 16;
+
+// Enqueues `work` on `stream` as one launch of `name`. The stream's device must be current. Throws (PyTorch's CUDA error)
+// when the driver refuses; `work` then never runs. It is let go where it has run, or with the last graph that holds it.
+void Launch(const std::string& name, LaunchFunctions* functions, const LaunchParameters& parameters,
             std::shared_ptr<QueuedWork> work, c10::cuda::CUDAStream stream);
 
 // Fails the device of the operator that runs on this thread; the text goes to standard error and the next

@@ -176,14 +176,6 @@ int OwnedBytes(int device, size_t* now, size_t* peak) {
   });
 }
 
-int SetFraction(int, double fraction) {
-  return Guarded([&] {
-    if (Runtime::Get() == nullptr) return NotInitialised();
-    if (!(fraction >= 0 && fraction <= 1)) return WrongUse("a fraction lies in 0..1");
-    return static_cast<int>(CUDA_SUCCESS);
-  });
-}
-
 const char* LastErrorText() {
   Runtime* runtime = Runtime::Get();
   return runtime == nullptr ? "" : runtime->refusals()->OfThisThread();
@@ -280,7 +272,6 @@ constexpr spillway_api kApi = {
     &EmptyCache,
     &MemoryInfo,
     &DeviceStats,
-    &SetFraction,
     &LastErrorText,
     &StatsJson,
     &LastRefusalText,

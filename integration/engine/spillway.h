@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_API_VERSION 1
+#define SPILLWAY_API_VERSION 2
 
 /* Bytes of one device. Snapshot. */
 typedef struct spillway_device_stats {
@@ -51,10 +51,6 @@ typedef struct spillway_api {
   /* total = budget; free = budget - resident live blocks - external memory. */
   int (*memory_info)(int device, size_t* free_bytes, size_t* total_bytes);
   int (*device_stats)(int device, spillway_device_stats* stats);
-  /* Only checks the value: 1 (invalid value) outside of 0..1. The framework's side of this table keeps to the
-   * fraction (PyTorch's set_per_process_memory_fraction): it knows how it rounds and what its own allocator
-   * has. */
-  int (*set_fraction)(int device, double fraction);
   /* Words for the last refusal on this thread since its last allocation began, of a call of this table or of
    * a driver call; an empty string when there was none. Without "Spillway:" in front. Valid until the
    * thread's next call. */

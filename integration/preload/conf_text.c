@@ -8,13 +8,11 @@
 
 static const char* const kKeys[] = {
 #define SETTING(name, ...) #name,
-#define RETIRED_SETTING(name, ...) #name,
 #include "integration/settings/settings.def"
     "backend", /* taken only when it names us */
 };
 static const char* const kTypes[] = {
 #define SETTING(name, type, ...) #type,
-#define RETIRED_SETTING(...) "",
 #include "integration/settings/settings.def"
     "", /* backend */
 };

@@ -21,7 +21,7 @@ struct Span {
 int SpanIs(struct Span span, const char* text);
 
 enum { kMostConfKeys = 48 };
-/* Our keys, by number: the settings, the retired ones, and `backend`. FindConfKey: -1 for what is none. */
+/* Our keys, by number: the settings and `backend`. FindConfKey: -1 for what is none. */
 int ConfKeyCount(void);
 const char* ConfKey(int key);
 /* The type of the key's row, as settings.def writes it; empty where it has none. */

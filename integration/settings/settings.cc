@@ -7,7 +7,6 @@
 #include <string_view>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "integration/settings/environment.h"
 
@@ -17,11 +16,6 @@ namespace {
 constexpr SettingRow kTable[] = {
 #define SETTING(name, type, fallback, accepted, meaning) {#name, fallback, accepted, meaning},
 #define MODE_SETTING(...) SETTING(__VA_ARGS__)
-#include "integration/settings/settings.def"
-};
-
-constexpr const char* kRetired[] = {
-#define RETIRED_SETTING(name, fallback) #name,
 #include "integration/settings/settings.def"
 };
 
@@ -61,10 +55,8 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 }
 
 bool IsOurs(const std::string& variable) {
-  const auto names_it = [&](const char* name) { return VariableOf(name) == variable; };
   return std::any_of(std::begin(kTable), std::end(kTable),
-                     [&](const auto& row) { return names_it(row.name); }) ||
-         std::any_of(std::begin(kRetired), std::end(kRetired), names_it) ||
+                     [&](const auto& row) { return VariableOf(row.name) == variable; }) ||
          std::find(std::begin(kOtherVariables), std::end(kOtherVariables), variable) !=
              std::end(kOtherVariables);
 }
@@ -97,17 +89,6 @@ class Reader {
     if constexpr (kNamesAFile<Type>) {
       if (!target->empty()) *target = Absolute(*target);
     }
-  }
-
-  // A setting without a feature may say that it is not wanted.
-  void ReadRetired(const char* name, const char* fallback) {
-    const char* text = Value(name);
-    if (text == nullptr) return;
-    const std::string value = absl::AsciiStrToLower(text);
-    for (const std::string_view harmless : {"", "off", "0", "none", "normal"}) {
-      if (value == harmless) return;
-    }
-    Refuse(name, absl::StrCat(fallback, " only, since it is not available in this version"));
   }
 
   const absl::Status& status() const { return status_; }
@@ -143,8 +124,6 @@ std::vector<std::vector<std::string>> Settings::RankDirectories() const {
 absl::StatusOr<Settings> ReadSettings(const SettingSource& source, std::vector<std::string>* warnings) {
   Settings settings;
   Reader reader(source);
-#define RETIRED_SETTING(name, fallback) reader.ReadRetired(#name, fallback);
-#include "integration/settings/settings.def"
 #define SETTING(name, type, fallback, accepted, meaning) \
   reader.Read<setting_type::type>(#name, accepted, &settings.name);
 #define MODE_SETTING(...) SETTING(__VA_ARGS__)

@@ -72,7 +72,7 @@ struct SettingRow {
   const char* meaning;
 };
 
-// All settings, in the order of settings.def, without the retired ones. The command line's options come from
+// All settings, in the order of settings.def. The command line's options come from
 // it.
 std::span<const SettingRow> SettingTable();
 

@@ -1,7 +1,6 @@
 """Checks that the table of docs/environment.md is that of settings.def, word for word. --update writes it.
 
-Also: no cell is longer than a reader takes in at once, no retired name is on the page, and a setting of words has an
-enumerator for each.
+Also: no cell is longer than a reader takes in at once, and a setting of words has an enumerator for each.
 """
 
 import re
@@ -16,7 +15,6 @@ LONGEST_CELL = 120
 TEXT = r'"(?:[^"\\]|\\.)*"'
 ROW = re.compile(rf"^(?:MODE_)?SETTING\((\w+),\s*([\w:<>]+)((?:,\s*{TEXT}(?:\s*{TEXT})*){{3}})\)$", re.MULTILINE)
 WORDS = re.compile(r"^SETTING_WORDS\((\w+), ([^)]+)\)$", re.MULTILINE)
-RETIRED = re.compile(r"^RETIRED_SETTING\((\w+),", re.MULTILINE)
 
 
 def variable(name):
@@ -66,8 +64,7 @@ def find_problems(root: Path):
     problems += [f"{PAGE}: the table has, and settings.def has not: {line}" for line in found if line not in wanted]
     if not problems and wanted != found:
         problems.append(f"{PAGE}: the rows are not in the order of settings.def, or one stands twice")
-    names = [variable(name) for name in RETIRED.findall(definitions)]
-    return problems + [f"{PAGE}: {name} is retired" for name in names if re.search(rf"\b{name}\b", page)]
+    return problems
 
 
 def update(root):

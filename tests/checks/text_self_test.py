@@ -68,8 +68,7 @@ class WordsTest(Planted):
 class SettingsPageTest(Planted):
     ROWS = ('// SETTING(name, type, default, accepted, meaning)\nSETTING_WORDS(Mode, kOn, kOff)\n'
             'MODE_SETTING(spillway, Word<Mode>, "on", "on or off", "What is done")\n'
-            'SETTING(dirs, Directories,\n        "none", "paths, or \\"none\\"", "Where spilled "\n        "bytes (all of them) go")\n'
-            'RETIRED_SETTING(gds, "off")\n')  # fmt: skip
+            'SETTING(dirs, Directories,\n        "none", "paths, or \\"none\\"", "Where spilled "\n        "bytes (all of them) go")\n')  # fmt: skip
     TABLE = ("| variable | default | accepted | meaning |\n|---|---|---|---|\n| `SPILLWAY` | on | on or off | What is done |\n"
              '| `SPILLWAY_DIRS` | none | paths, or "none" | Where spilled bytes (all of them) go |\n')  # fmt: skip
 
@@ -87,10 +86,9 @@ class SettingsPageTest(Planted):
                       self.TABLE.replace(first + second, second + first), self.TABLE + "| `SPILLWAY_X` | a | b | c |\n"):
             self.assertNotEqual(self.found(table=table), [], table)
 
-    def test_a_row_of_another_form_a_long_cell_and_a_retired_name_are_found(self):
+    def test_a_row_of_another_form_and_a_long_cell_are_found(self):
         self.assertEqual(len(self.found(rows=self.ROWS + 'SETTING(log, Word, "warn", "a word")\n')), 1)
         self.assertEqual(len(self.found(rows=self.ROWS.replace("What is done", "x" * 121))), 3)
-        self.assertEqual(len(self.found(notes="`SPILLWAY_GDS` is not there\n")), 1)
 
     def test_words_without_enumerators_are_found(self):
         self.assertEqual(len(self.found(rows=self.ROWS.replace("kOff", "kOff, kMaybe"))), 1)

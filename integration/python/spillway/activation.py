@@ -58,7 +58,7 @@ def enable(**settings):
 
 
 def _text(name, value):
-    known = start_up.our_keys(retired=False)
+    known = start_up.our_keys()
     if name not in known:
         near = difflib.get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"

@@ -8,7 +8,7 @@ import ctypes
 import json
 import os
 
-API_VERSION = 1
+API_VERSION = 2
 ENGINE = "libspillway_engine.so"
 
 _TEXT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t))
@@ -26,7 +26,7 @@ class _Api(ctypes.Structure):
         ("size", ctypes.c_uint32),
         ("version_text", ctypes.c_char_p),
         ("smallest_block_bytes", ctypes.c_uint64),
-        ("others", ctypes.c_void_p * 10),  # allocate .. last_error
+        ("others", ctypes.c_void_p * 9),  # allocate .. last_error
         ("stats_json", _TEXT),
         ("last_refusal", _TEXT),
     ]

@@ -27,9 +27,9 @@ def settings_table():
         return file.read()
 
 
-def our_keys(retired=True):
+def our_keys():
     """Our names inside the configuration."""
-    return re.findall(rf"^{'(?:RETIRED_)?' if retired else ''}SETTING\((\w+)", settings_table(), re.MULTILINE)
+    return re.findall(r"^SETTING\((\w+)", settings_table(), re.MULTILINE)
 
 
 def path_keys():

@@ -43,7 +43,6 @@ int Call(const spillway_api* api, const std::string& name, void* block) {
   if (name == "empty_cache") return api->empty_cache(0);
   if (name == "memory_info") return api->memory_info(0, &bytes, &needed);
   if (name == "device_stats") return api->device_stats(0, &stats);
-  if (name == "set_fraction") return api->set_fraction(0, 0.5);
   if (name == "last_error") return api->last_error() == nullptr ? 1 : 0;
   if (name == "stats_json") return api->stats_json(text, sizeof(text), &needed);
   if (name == "last_refusal") return api->last_refusal(text, sizeof(text), &needed);

@@ -17,8 +17,8 @@ FAULTS = os.environ["GUARD_FAULTS"]
 ESCAPED = -1
 MEMORY, LOCK = 1, 2
 # Those that change something come last.
-CALLS = ("owns", "find_range", "memory_info", "device_stats", "set_fraction", "last_error", "stats_json", "last_refusal",
-         "held_bytes", "mark_step", "take_refused_call", "device_bytes", "record_stream", "empty_cache", "allocate", "free")  # fmt: skip
+CALLS = ("owns", "find_range", "memory_info", "device_stats", "last_error", "stats_json", "last_refusal", "held_bytes",
+         "mark_step", "take_refused_call", "device_bytes", "record_stream", "empty_cache", "allocate", "free")  # fmt: skip
 # nlohmann-json 3.11.2 dereferences a null pointer when memory for an object is refused: not ours to guard.
 WITHOUT_MEMORY = tuple(name for name in CALLS if name != "stats_json")
 

@@ -27,7 +27,6 @@ for given in [*{inputs!r}, "disk_reserve=1GiB"]:
     values = (ctypes.c_char_p * 1)(*[value.encode() for _, _, value in pairs])
     print(check(names, values, ctypes.c_size_t(len(pairs)), text, ctypes.c_size_t(1000)), text.value.decode())
 """
-RETIRED = ("write_budget", "encrypt", "gds")  # keys and variables, but no options
 FEWEST_ROWS = 60
 # The usual reserve costs a line where the disk is nearly full.
 SMALL_RESERVE = {"SPILLWAY_DISK_RESERVE": "1GiB"}
@@ -98,9 +97,8 @@ class WrongInputsTest(unittest.TestCase):
         yield lambda: (row, head + words, run(JOB, **more, **conf))
         before = [f"{BUILD}/bin/spillway", "run", "--", "echo", "ran"]
         yield lambda: (row, head + words, run(before, preload=False, **more, **conf))
-        if name not in RETIRED:
-            command = [f"{BUILD}/bin/spillway", "run", f"{option_of(name)}={value}", "--", *JOB]
-            yield lambda: (row, re.escape(f"{option_of(name)}={value} ") + words, run(command, preload=False, **more))
+        command = [f"{BUILD}/bin/spillway", "run", f"{option_of(name)}={value}", "--", *JOB]
+        yield lambda: (row, re.escape(f"{option_of(name)}={value} ") + words, run(command, preload=False, **more))
 
     def test_settings(self):
         self.check_all(self.rows["setting"], self.ways_of_setting)

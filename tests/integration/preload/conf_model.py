@@ -10,7 +10,7 @@ import re
 import sys
 
 SETTINGS = pathlib.Path(__file__).parents[3] / "integration" / "settings" / "settings.def"
-OURS = re.findall(r"^(?:RETIRED_)?SETTING\((\w+)", SETTINGS.read_text(), re.MULTILINE)
+OURS = re.findall(r"^SETTING\((\w+)", SETTINGS.read_text(), re.MULTILINE)
 PIECES = [*OURS[:6], "backend", "spillway", "native", "max_split_size_mb", "a", "/b:2TiB", "64", " ", "\t", "", "é"]
 SEPARATORS = [",", ",", ":", ":", "[", "]", ";", "][", ",,", ""]
 VARIABLE, KEPT = b"PYTORCH_CUDA_ALLOC_CONF", b"SPILLWAY_ALLOC_CONF_ORIGINAL"

@@ -31,11 +31,11 @@ class ConfigurationTest(unittest.TestCase):
     def test_leaves_other_backends_alone(self):
         self.assertEqual(start_up.without_our_entries("backend:cudaMallocAsync,log:1"), "backend:cudaMallocAsync,log:1")
 
-    def test_keys_are_the_settings_and_the_retired_ones(self):
+    def test_keys_are_the_settings(self):
         table = (ROOT / "integration" / "settings" / "settings.def").read_text()
         keys = start_up.our_keys()
-        self.assertEqual(keys, re.findall(r"^(?:RETIRED_)?SETTING\((\w+),", table, re.MULTILINE))
-        self.assertTrue({"gpu_memory", "io_model", "write_budget"} <= set(keys))
+        self.assertEqual(keys, re.findall(r"^SETTING\((\w+),", table, re.MULTILINE))
+        self.assertTrue({"gpu_memory", "io_model"} <= set(keys))
         self.assertFalse({"spillway", "name"} & set(keys))
 
     def test_without_the_list_of_keys_nothing_of_ours_is_left_to_pytorch(self):

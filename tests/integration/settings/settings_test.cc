@@ -152,20 +152,6 @@ TEST_F(SettingsTest, TheModeIsOneOfThree) {
   EXPECT_EQ(ErrorOf("spillway", "watch"), "SPILLWAY=watch is not accepted; accepted: on, off or observe");
 }
 
-TEST_F(SettingsTest, AFeatureThatIsNotThereIsRefusedUnlessItIsNotWanted) {
-  EXPECT_EQ(ErrorOf("gds", "on"),
-            "SPILLWAY_GDS=on is not accepted; accepted: off only, since it is not available in this version");
-  const std::map<std::string, std::string> retired = {
-#define RETIRED_SETTING(name, fallback) {#name, fallback},
-#include "integration/settings/settings.def"
-  };
-  EXPECT_EQ(retired.size(), 3u);
-  for (const auto& [name, fallback] : retired) {
-    EXPECT_THAT(ErrorOf(name, "1GiB"), HasSubstr("not available in this version")) << name;
-    EXPECT_EQ(ErrorOf(name, fallback), "") << name;
-  }
-}
-
 TEST_F(SettingsTest, AnUnknownNameWarnsWithTheNearest) {
   source_.variables = {"PATH", "SPILLWAY", "SPILLWAY_GPU_MEMROY"};
   ASSERT_TRUE(Read({}).ok());
@@ -198,7 +184,6 @@ TEST(SettingTableTest, EachSettingStandsOnceWithAllItsWords) {
   }
   EXPECT_TRUE(names.contains("spillway"));
   EXPECT_TRUE(names.contains("gpu_memory"));
-  EXPECT_FALSE(names.contains("gds")) << "a retired name is no setting";
 }
 
 TEST(UnknownSettingsTest, NameTheNearest) {
@@ -208,7 +193,7 @@ TEST(UnknownSettingsTest, NameTheNearest) {
 }
 
 TEST(UnknownSettingsTest, AreNeitherOursNorOthers) {
-  EXPECT_THAT(UnknownSettings({"PATH", "SPILLWAY", "SPILLWAY_DIRS", "SPILLWAY_GDS", "SPILLWAY_PYTHON",
+  EXPECT_THAT(UnknownSettings({"PATH", "SPILLWAY", "SPILLWAY_DIRS", "SPILLWAY_PYTHON",
                                "SPILLWAY_ALLOC_CONF_ORIGINAL", "SPILLWAYS_DIRS"}),
               IsEmpty());
 }

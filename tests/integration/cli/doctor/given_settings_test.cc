@@ -21,9 +21,8 @@ class GivenSettingsTest : public ::testing::Test {
   GivenSettingsTest() { Clear(); }
   ~GivenSettingsTest() override { Clear(); }
   static void Clear() {
-    for (const char* name :
-         {kConf, "PYTORCH_ALLOC_CONF", "SPILLWAY_HOST_MEMORY", "SPILLWAY_POLICY", "SPILLWAY",
-          "SPILLWAY_DISK_RESERVE", "SPILLWAY_ENCRYPT", "SPILLWAY_ALLOC_CONF_ORIGINAL"})
+    for (const char* name : {kConf, "PYTORCH_ALLOC_CONF", "SPILLWAY_HOST_MEMORY", "SPILLWAY_POLICY",
+                             "SPILLWAY", "SPILLWAY_DISK_RESERVE", "SPILLWAY_ALLOC_CONF_ORIGINAL"})
       ::unsetenv(name);
   }
 };
@@ -84,22 +83,6 @@ TEST_F(GivenSettingsTest, TheOriginalCountsWhereOurKeysWereTaken) {
 TEST_F(GivenSettingsTest, AnEmptyVariableIsAsIfItWereNotSet) {
   ::setenv("SPILLWAY_HOST_MEMORY", "", 1);
   EXPECT_TRUE(CollectSettings({}).values.empty());
-}
-
-TEST_F(GivenSettingsTest, RetiredVariablesAreSeen) {
-  ::setenv("SPILLWAY_ENCRYPT", "on", 1);
-  const GivenSettings given = CollectSettings({});
-  std::vector<std::string> warnings;
-  EXPECT_TRUE(absl::IsInvalidArgument(ReadSettings(SourceOf(given, {}), &warnings).status()));
-}
-
-TEST_F(GivenSettingsTest, RetiredKeysAreSeen) {
-  ::setenv(kConf, "backend:spillway,encrypt:on", 1);
-  const GivenSettings given = CollectSettings({});
-  EXPECT_EQ(given.kept_conf, "") << "PyTorch would not know it";
-  std::vector<std::string> warnings;
-  const absl::Status status = ReadSettings(SourceOf(given, {}), &warnings).status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("encrypt in PYTORCH_CUDA_ALLOC_CONF"));
 }
 
 // What a job's start refuses; tests/integration/preload/conf_check_test.py has the words of each.

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "integration/cli/common/exit_status.h"
 #include "integration/cli/estimate_report.h"
+#include "integration/cli/page_file.h"
 #include "integration/cli/sweep.h"
 #include "integration/cli/sweep_page.h"
 #include "integration/cli/trace_files.h"
@@ -85,7 +86,10 @@ int RunEstimate(const EstimateOptions& options) {
     SimulateOptions shown;
     const std::vector<SweepRow> rows = SweepEstimate(*estimate, EndOf(options, End::kFast), &shown);
     shown.trace = options.model;
-    const absl::Status written = WriteFile(options.sweep, SweepPage(shown, rows));
+    ReportModel page = SweepModel(shown, rows);
+    page.command = "spillway estimate";
+    const absl::Status written =
+        WritePage(page, SweepJson(shown, rows), options.library_directory, options.sweep);
     if (!written.ok()) return Refuse(written);
   }
   std::fputs((options.json ? EstimateJson(options, *estimate) : EstimateText(options, *estimate)).c_str(),

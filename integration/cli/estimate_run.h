@@ -26,9 +26,10 @@ struct EstimateOptions {
   std::string gpu = "h100", machine;  // the latter, a file, wins
   std::string gpu_memory, host_memory = "128GiB", disk;
   std::string kernel_efficiency = "both";
-  bool smallest = false;   // ask for the smallest GPU
-  std::string sweep;       // the page to write, with the times of the fast end; empty: none
-  std::string save_trace;  // where the trace goes, with the times of the slow end; empty: nowhere
+  bool smallest = false;          // ask for the smallest GPU
+  std::string sweep;              // the page to write, with the times of the fast end; empty: none
+  std::string save_trace;         // where the trace goes, with the times of the slow end; empty: nowhere
+  std::string library_directory;  // where the drawing library lies
   bool json = false;
 };
 

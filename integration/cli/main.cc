@@ -57,6 +57,7 @@ int Main(int argc, char** argv) {
 
   SimulateOptions simulation;
   CLI::App* simulate = AddSimulate(&app, &simulation);
+  simulation.library_directory = LibraryDirectory();
 
   CharacterizeOptions characterization;
   CLI::App* characterize = AddCharacterize(&app, &characterization);
@@ -66,6 +67,7 @@ int Main(int argc, char** argv) {
 
   EstimateOptions estimation;
   CLI::App* estimate = AddEstimate(&app, &estimation);
+  estimation.library_directory = LibraryDirectory();
 
   ReportOptions reporting;
   reporting.library_directory = LibraryDirectory();

@@ -1,7 +1,5 @@
 #include "integration/cli/report.h"
 
-#include <unistd.h>
-
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -13,14 +11,13 @@
 #include "absl/strings/string_view.h"
 #include "integration/cli/chrome_trace.h"
 #include "integration/cli/common/exit_status.h"
+#include "integration/cli/page_file.h"
 #include "integration/cli/quantities.h"
 #include "integration/cli/report_data.h"
 #include "integration/cli/report_json.h"
-#include "integration/cli/report_page.h"
 #include "integration/cli/report_sections.h"
 #include "integration/cli/trace_files.h"
 #include "integration/cli/what_if.h"
-#include "integration/engine/atomic_file.h"
 
 namespace spillway::integration {
 namespace {
@@ -28,8 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kMostTerabytes = 1e9, kMostWatts = 1e7, kMostPrice = 1e6;
-
-std::string LibraryPath(const std::string& directory) { return absl::StrCat(directory, "/vega.js"); }
 
 // Where the page goes; empty: none is wanted.
 std::string PageToWrite(const ReportOptions& options) {
@@ -72,18 +67,6 @@ absl::Status CheckPaths(const ReportOptions& options) {
   return absl::OkStatus();
 }
 
-// Beside it first, so that a full disk leaves what was there before. What is no file, such as a pipe, is written
-// to; where a link leads the file is replaced.
-absl::Status ReplaceFile(const std::string& path, const std::string& text) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (fs::exists(status) && !fs::is_regular_file(status)) return WriteFile(path, text);
-  const fs::path target = fs::is_symlink(path, error) ? fs::canonical(path, error) : fs::path(path);
-  const absl::Status written = WriteFileAtomically(error ? path : target.string(), text, Readers::kOwner);
-  if (written.ok()) return written;
-  return absl::UnknownError(absl::StrCat(path, ": cannot be written: ", written.message()));
-}
-
 absl::Status WriteChromeTrace(const std::string& text, const ReportOptions& options) {
   const auto trace = ChromeTrace(text);
   if (trace.ok()) return ReplaceFile(options.chrome_trace, *trace);
@@ -105,13 +88,6 @@ absl::StatusOr<ReportModel> ModelOfFile(const ReportOptions& options) {
   else
     what_if.missing = "it was switched off (--no-what-if)";
   return ModelOf(*data, what_if, options.assumptions);
-}
-
-absl::Status WritePage(const ReportModel& model, const ReportOptions& options, const std::string& path) {
-  if (absl::Status status = FindDrawingLibrary(options.library_directory); !status.ok()) return status;
-  const auto library = ReadFile(LibraryPath(options.library_directory));
-  if (!library.ok()) return library.status();
-  return ReplaceFile(path, ReportPage(model, *library));
 }
 
 }  // namespace
@@ -143,20 +119,11 @@ std::string PageOf(const std::string& file) {
   return absl::StrCat(absl::EndsWith(file, ".json") ? stem.substr(0, file.size() - 5) : stem, ".html");
 }
 
-absl::Status FindDrawingLibrary(const std::string& library_directory) {
-  const std::string path = LibraryPath(library_directory);
-  if (::access(path.c_str(), R_OK) == 0) return absl::OkStatus();
-  return absl::NotFoundError(
-      absl::StrCat(path,
-                   " is missing, so no page can be drawn. It comes from PyPI at the build: "
-                   "integration/packaging/fetch_vega.py fetches it; --json works without it"));
-}
-
 absl::Status WriteReportPage(const ReportOptions& options) {
   if (absl::Status status = CheckPaths(options); !status.ok()) return status;
   auto model = ModelOfFile(options);
   if (!model.ok()) return model.status();
-  return WritePage(*model, options, PageToWrite(options));
+  return WritePage(*model, ReportFiguresJson(*model), options.library_directory, PageToWrite(options));
 }
 
 int Report(const ReportOptions& options) {
@@ -169,7 +136,9 @@ int Report(const ReportOptions& options) {
   auto model = ModelOfFile(options);
   if (!model.ok()) return Refuse(model.status());
   if (const std::string path = PageToWrite(options); !path.empty()) {
-    if (absl::Status status = WritePage(*model, options, path); !status.ok()) return Refuse(status);
+    const absl::Status written =
+        WritePage(*model, ReportFiguresJson(*model), options.library_directory, path);
+    if (!written.ok()) return Refuse(written);
     if (!options.json) std::printf("%s\n%s\n", model->verdict.front().c_str(), path.c_str());
   }
   if (options.json) std::fputs(ReportFiguresJson(*model).c_str(), stdout);

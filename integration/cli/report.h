@@ -36,9 +36,6 @@ absl::Status WriteReportPage(const ReportOptions& options);
 // "x.html" for "x.json"; .html is appended to another name.
 std::string PageOf(const std::string& file);
 
-// NotFound, with what to do, where the drawing library is not there.
-absl::Status FindDrawingLibrary(const std::string& library_directory);
-
 }  // namespace spillway::integration
 
 #endif  // SPILLWAY_INTEGRATION_CLI_REPORT_H_

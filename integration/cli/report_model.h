@@ -1,6 +1,6 @@
 // What a report says, before it is a page or JSON: sections of figures, tables, charts and sentences. Both forms are
-// made of the same model, so that they cannot differ. report_sections fills it, report_page and report_json show
-// it. Data only.
+// made of the same model, so that they cannot differ. report_sections and sweep_page fill it, report_page and report_json
+// show it. Data only.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_MODEL_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_MODEL_H_
@@ -64,6 +64,7 @@ struct Section {
 };
 
 struct ReportModel {
+  std::string command = "spillway report";  // that makes the page
   std::string title;
   std::vector<std::string> verdict;  // sentences, the first is the headline
   std::vector<Section> sections;

@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "integration/cli/line_chart.h"
 #include "integration/cli/report_json.h"
 #include "integration/cli/report_style.h"
 
@@ -24,7 +23,7 @@ std::string Html(const std::string& text) {
     else
       clean += c;
   }
-  return HtmlEscape(clean);
+  return absl::StrReplaceAll(clean, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 
 // JSON inside a <script>: without a <, nothing in it can end the element.
@@ -71,8 +70,9 @@ std::string ChartHtml(const Chart& chart) {
 }
 
 std::string TableHtml(const Table& table) {
-  std::string html = absl::StrCat("<div class=\"wide\"><table data-table=\"", table.key, "\">\n<caption>",
-                                  Html(table.title), "</caption>\n<thead><tr>");
+  std::string html = absl::StrCat("<div class=\"wide\"><table data-table=\"", table.key, "\">\n");
+  if (!table.title.empty()) absl::StrAppend(&html, "<caption>", Html(table.title), "</caption>\n");
+  absl::StrAppend(&html, "<thead><tr>");
   for (const TableColumn& column : table.columns)
     absl::StrAppend(&html, column.unit ? "<th>" : "<th class=\"words\">", Html(column.name), "</th>");
   absl::StrAppend(&html, "</tr></thead>\n<tbody>\n");
@@ -112,7 +112,7 @@ std::string HeadHtml(const ReportModel& model) {
       "\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<link rel=\"icon\" href=\"data:,\">\n<title>Spillway: ",
       Html(model.title), "</title>\n<style>", kReportStyle, "</style>\n</head>\n<body>\n");
-  absl::StrAppend(&html, "<header>\n<p class=\"command\">spillway report: ", Html(model.title), "</p>\n");
+  absl::StrAppend(&html, "<header>\n<p class=\"command\">", model.command, ": ", Html(model.title), "</p>\n");
   std::string sentences;
   for (size_t s = 1; s < model.verdict.size(); ++s)
     absl::StrAppend(&sentences, s > 1 ? " " : "", Html(model.verdict[s]));
@@ -125,11 +125,12 @@ std::string HeadHtml(const ReportModel& model) {
 
 }  // namespace
 
-std::string ReportPage(const ReportModel& model, const std::string& drawing_library) {
+std::string ReportPage(const ReportModel& model, const std::string& data,
+                       const std::string& drawing_library) {
   std::string html = HeadHtml(model);
   for (const Section& section : model.sections) absl::StrAppend(&html, SectionHtml(section));
-  absl::StrAppend(&html, "</main>\n<script type=\"application/json\" id=\"data\">\n",
-                  InScript(ReportFiguresJson(model)), "</script>\n");
+  absl::StrAppend(&html, "</main>\n<script type=\"application/json\" id=\"data\">\n", InScript(data),
+                  "</script>\n");
   // A script of a library may hold the end of its own element in a string.
   absl::StrAppend(&html, "<script>", absl::StrReplaceAll(drawing_library, {{"</script", "<\\/script"}}),
                   "</script>\n<script>", kReportScript, "</script>\n");

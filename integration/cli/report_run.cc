@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "integration/cli/common/exit_status.h"
+#include "integration/cli/page_file.h"
 #include "integration/cli/report.h"
 #include "integration/cli/report_files.h"
 #include "integration/engine/machine.h"

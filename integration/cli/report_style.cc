@@ -42,7 +42,7 @@ caption { text-align: left; font-weight: 600; padding-bottom: .25rem; white-spac
 th, td { padding: .28rem .8rem; border-bottom: 1px solid var(--rule); text-align: right; vertical-align: top; }
 th { color: var(--soft); font-weight: 600; vertical-align: bottom; } .words { text-align: left; overflow-wrap: anywhere; }
 td.words { min-width: 4rem; } [data-table=blocks] td:last-child { min-width: 11rem; } th:first-child, td:first-child { padding-left: 0; } td:not(.words) { white-space: nowrap; }
-[data-table=job] td:first-child, [data-table=settings] td:not(:nth-child(2)) { white-space: nowrap; }
+[data-table=job] td:first-child, [data-table^=sweep] td:first-child, [data-table=settings] td:not(:nth-child(2)) { white-space: nowrap; }
 @media (max-width: 44rem) {
   body { padding: 1rem .75rem 3rem; } h1 { font-size: 1.3rem; } figure.half { grid-column: 1 / -1; }
   th, td { padding: .28rem .45rem; } dl { grid-template-columns: repeat(2, minmax(0, 1fr)); }

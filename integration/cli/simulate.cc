@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "integration/cli/common/exit_status.h"
+#include "integration/cli/page_file.h"
 #include "integration/cli/quantities.h"
 #include "integration/cli/simulate_report.h"
 #include "integration/cli/sweep.h"
@@ -90,7 +91,8 @@ int PrintSweep(const SimulateOptions& options, const policy::Workload& workload)
   auto rows = RunSweeps(options, workload);
   if (!rows.ok()) return Fail(rows.status());
   if (!options.html.empty()) {
-    const absl::Status written = WriteFile(options.html, SweepPage(options, *rows));
+    const absl::Status written = WritePage(SweepModel(options, *rows), SweepJson(options, *rows),
+                                           options.library_directory, options.html);
     if (!written.ok()) return Fail(written);
   }
   std::fputs((options.json ? SweepJson(options, *rows) : SweepText(*rows)).c_str(), stdout);

@@ -37,7 +37,8 @@ struct SimulateOptions {
   std::string schedule;  // file to write; empty: none
   std::string convert;   // file (or folder, when it ends in /) to write the trace to in the other form
   std::vector<std::string> sweep;
-  std::string html;
+  std::string html;               // page to write; empty: none
+  std::string library_directory;  // where the drawing library lies
   bool json = false;
 
   std::string PcieIn() const { return pcie_in.empty() ? Pcie() : pcie_in; }

@@ -1,5 +1,5 @@
 // `spillway simulate --sweep`: the same trace on a row of machines that differ in one option. Runs them one
-// after another on the calling thread and formats the table and its JSON; sweep_page makes the page, and
+// after another on the calling thread and formats the table and its JSON; sweep_page says what the page shows, and
 // `spillway estimate` fills rows of its own (estimate_run). Prints nothing. Wrong use is an error; a machine
 // on which the job cannot run is a row that says why.
 

@@ -1,13 +1,12 @@
-// The page of `spillway simulate --sweep --html`, and of `spillway estimate --sweep`: charts, the table and
-// the options in one file that needs no network and no script. Its element `data` has the rows as --json
-// prints them. Pure; nothing fails.
+// The page of `spillway simulate --sweep --html`, and of `spillway estimate --sweep`, as a model that report_page
+// shows: charts and a table for each sweep, and the options. Pure; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_SWEEP_PAGE_H_
 #define SPILLWAY_INTEGRATION_CLI_SWEEP_PAGE_H_
 
-#include <string>
 #include <vector>
 
+#include "integration/cli/report_model.h"
 #include "integration/cli/simulation_run.h"
 #include "integration/cli/sweep.h"
 
@@ -15,7 +14,7 @@ namespace spillway::integration {
 
 // `options`: as the command line had them; each row says what it changes. A section for each run of rows of
 // one option.
-std::string SweepPage(const SimulateOptions& options, const std::vector<SweepRow>& rows);
+ReportModel SweepModel(const SimulateOptions& options, const std::vector<SweepRow>& rows);
 
 }  // namespace spillway::integration
 

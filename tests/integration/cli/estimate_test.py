@@ -6,7 +6,8 @@ import subprocess
 import tempfile
 import unittest
 
-from simulate_helpers import PROGRAM, Page, simulate
+from report_helpers import ReportPage
+from simulate_helpers import PROGRAM, simulate
 
 GIB = 2**30
 CONFIG = {"model_type": "llama", "hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 4, "num_attention_heads": 8,
@@ -109,7 +110,7 @@ class Estimate(unittest.TestCase):
     def test_the_page_has_a_row_for_each_gpu_and_host_size(self):
         path = os.path.join(self.scratch.name, "sweep.html")
         self.result("--sweep", path, "--gpu-memory", "400MiB", "--host-memory", "1GiB")
-        page = Page(path)
+        page = ReportPage(path)
         rows = page.data["sweep"]
         self.assertEqual(len(rows), 24)
         self.assertEqual({row["option"].split()[0] for row in rows},
@@ -132,7 +133,7 @@ class Estimate(unittest.TestCase):
                 self.result("--kernel-efficiency", efficiency, "--trace", path, "--sweep", page)
                 run = simulate(path, "--json", "--gpu-memory", "64GiB")
                 self.assertAlmostEqual(json.loads(run.stdout)["ideal_us"] / 1e6, in_trace, delta=in_trace / 1e4)
-                ideal = {row["ideal_us"] / 1e6 for row in Page(page).data["sweep"] if row["runs"]}
+                ideal = {row["ideal_us"] / 1e6 for row in ReportPage(page).data["sweep"] if row["runs"]}
                 self.assertEqual(len(ideal), 1)
                 self.assertAlmostEqual(ideal.pop(), in_page, delta=in_page / 1e4)
 

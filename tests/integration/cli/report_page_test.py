@@ -13,6 +13,7 @@ import unittest
 import chromium
 import report_samples
 from report_helpers import LIBRARY, figures, report
+from simulate_helpers import simulate
 
 DRAWN = "document.documentElement.dataset.drawn == 'yes'"
 # Marks of each chart that have a size, and what lies outside of the chart's own picture.
@@ -91,6 +92,19 @@ class ReportPageTest(unittest.TestCase):
                 self.assertGreater(chart["width"], 250, (name, key))
             expected = {key: one["shown"] for section in sections for key, one in section["figures"].items() if "value" in one}
             self.assertEqual(self.browser.evaluate(SHOWN), expected, name)
+
+    def test_the_page_of_a_sweep_draws_its_charts_also_with_gaps(self):
+        page = os.path.join(self.scratch.name, "sweep.html")
+        run = simulate("llama3-8b:layers=1", "--sweep", "gpu-memory=1GiB:41GiB:8GiB", "--sweep", "ssd=1e9:3e9:1e9", "--html", page)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("cannot run", run.stdout)
+        self.browser.open(page, done=DRAWN)
+        self.assertEqual((self.browser.requests, self.browser.problems), (["file://" + page], []))
+        charts = self.browser.evaluate(MARKS)
+        self.assertEqual(sorted(charts), ["sweep_0_moved", "sweep_0_speed", "sweep_1_moved", "sweep_1_speed"])
+        for key, chart in charts.items():
+            self.assertGreaterEqual(chart["marks"], 4, (key, chart))
+            self.assertEqual(chart["outside"], [], key)
 
     def test_narrow_and_wide_light_and_dark(self):
         for width, dark in ((360, False), (900, True), (1600, False)):

@@ -1,6 +1,5 @@
-"""What the tests of `spillway simulate` share: the program, small traces as CSV, pages read back."""
+"""What the tests of `spillway simulate` share: the program, small traces as CSV."""
 
-import html.parser
 import json
 import os
 import subprocess
@@ -51,58 +50,6 @@ def layered(folder, layers=12, micros=2000, activation=20 * MIB, weight=8 * MIB)
     for i in reversed(range(layers)):
         kernels.append(("backward", 2 * micros, [i, layers + i, layers + i + 1], [i], 4 * MIB))
     return write_csv(folder, tensors, kernels)
-
-
-class Page(html.parser.HTMLParser):
-    """The tables of a page, cell by cell, its data, and whatever it would load from elsewhere."""
-
-    def __init__(self, path):
-        super().__init__()
-        self.tables, self.headings, self.outside, self.texts = [], [], [], []
-        self.charts, self.data, self.open = 0, None, []
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        self.feed(text)
-        self.close()
-        assert self.open == [], self.open
-
-    def handle_starttag(self, tag, attributes):
-        for name, value in attributes:
-            if name in ("src", "href", "data", "action", "srcset", "xlink:href") or "url(" in (value or ""):
-                self.outside.append((tag, name, value))
-        if tag in ("link", "iframe", "img", "object", "embed"):
-            self.outside.append((tag, "", ""))
-        if tag == "table":
-            self.tables.append([])
-        elif tag == "tr":
-            self.tables[-1].append([])
-        elif tag in ("td", "th"):
-            self.tables[-1][-1].append("")
-        elif tag == "svg":
-            self.charts += 1
-        if tag not in ("meta", "br", "hr"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        self.handle_starttag(tag, attributes)
-        self.handle_endtag(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open and self.open.pop() == tag, (tag, self.open)
-
-    def handle_data(self, data):
-        if not self.open:
-            return
-        if self.open[-1] in ("td", "th"):
-            self.tables[-1][-1][-1] += data
-        elif self.open[-1] == "script":
-            self.data = json.loads(data)
-        elif self.open[-1] == "style":
-            assert "url(" not in data and "@import" not in data
-        elif self.open[-1] == "text":
-            self.texts.append(data)
-
-
 
 
 def number(value):

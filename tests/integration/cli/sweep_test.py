@@ -2,10 +2,13 @@
 
 import json
 import os
+import shutil
+import subprocess
 import tempfile
 import unittest
 
-from simulate_helpers import MIB, Page, layered, result_of, simulate
+from report_helpers import PROGRAM, ReportPage
+from simulate_helpers import MIB, layered, result_of, simulate
 
 GIB = 2**30
 CPU_TIMES = ("plan_first_s", "plan_best_s", "bound_s")
@@ -86,11 +89,10 @@ class SweepTest(unittest.TestCase):
         rows = self.swept(*options)
         run = simulate(self.trace, *options, "--html", self.page)
         self.assertEqual(run.returncode, 0, run.stderr)
-        page = Page(self.page)
-        self.assertEqual(page.outside, [])
-        self.assertEqual(page.charts, 4)
-        self.assertEqual(len(page.tables), 3)
-        cells = [row for table in page.tables[:2] for row in table[1:]]
+        page = ReportPage(self.page)
+        self.assertEqual(page.charts, ["sweep_0_speed", "sweep_0_moved", "sweep_1_speed", "sweep_1_moved"])
+        self.assertEqual(list(page.tables), ["sweep_0", "sweep_1", "options"])
+        cells = [row for key in ("sweep_0", "sweep_1") for row in page.tables[key][1:]]
         lines = run.stdout.splitlines()[1:]
         self.assertEqual((len(cells), len(lines), len(page.data["sweep"])), (len(rows),) * 3)
         for row, cell, line, data in zip(rows, cells, lines, page.data["sweep"]):
@@ -99,7 +101,8 @@ class SweepTest(unittest.TestCase):
             self.assertEqual(cell[0], row["setting"])
             self.assertTrue(line.startswith(row["setting"]), line)
             if not row["runs"]:
-                self.assertEqual(cell[1], "cannot run: " + row["problem"])
+                self.assertEqual(cell[1:], ["cannot run"])
+                self.assertIn(f"{row['setting']} cannot run: {row['problem']}", page.text)
                 continue
             percents = [f"{row['percent_of_ideal']:.2f}", f"{row['percent_of_bound']:.2f}"]
             seconds = [f"{row[key] / 1e6:.3f}" for key in ("iteration_us", "read_wait_us", "room_wait_us")]
@@ -107,12 +110,36 @@ class SweepTest(unittest.TestCase):
             self.assertEqual(cell[1:], [*percents, *seconds, *(f"{value:.2f}" for value in [*moved, row["peak_host_bytes"] / GIB])])
             self.assertEqual(line.split()[1:], [*percents, *seconds, f"{moved[0] + moved[1]:.2f}", f"{moved[2] + moved[3]:.2f}"])
 
+    def test_a_machine_that_cannot_run_is_a_gap_with_a_cross(self):
+        rows = self.swept("--sweep", "gpu-memory=16MiB:216MiB:100MiB")
+        simulate(self.trace, "--sweep", "gpu-memory=16MiB:216MiB:100MiB", "--html", self.page)
+        chart = ReportPage(self.page).specs["sweep_0_speed"]
+        for name, key in (("percent of ideal", "percent_of_ideal"), ("percent of bound", "percent_of_bound")):
+            drawn = [point["v"] for point in chart["data"]["values"] if point["name"] == name]
+            self.assertIsNone(drawn[0])
+            for value, row in zip(drawn[1:], rows[1:]):
+                self.assertAlmostEqual(value, row[key], delta=1e-3)
+        self.assertEqual([point["x"] for point in chart["layer"][2]["data"]["values"]], [0.015625])
+
+    def test_without_the_drawing_library_the_page_is_refused(self):
+        alone = os.path.join(self.scratch.name, "bin")
+        os.makedirs(alone, exist_ok=True)
+        program = shutil.copy(PROGRAM, alone)
+        run = subprocess.run([program, "simulate", "--trace", self.trace, "--sweep", "gpu=1GiB:2GiB:1GiB", "--html", self.page + ".none"],
+                             capture_output=True, text=True, check=False, timeout=100)  # fmt: skip
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("vega.js is missing, so no page can be drawn", run.stderr)
+        self.assertFalse(os.path.exists(self.page + ".none"))
+
     def test_the_page_names_units_options_and_the_trace(self):
         simulate(self.trace, "--sweep", "gpu=128MiB:256MiB:64MiB", "--ssd-shared", "--html", self.page)
-        page = Page(self.page)
-        for text in ("gpu-memory, GiB", "percent", "GiB", "percent of ideal", "percent of bound"):
-            self.assertIn(text, page.texts)
-        used = {row[0]: row[1] for row in page.tables[-1]}
+        page = ReportPage(self.page)
+        speed, moved = (page.specs[f"sweep_0_{name}"] for name in ("speed", "moved"))
+        for chart, unit in ((speed, "percent"), (moved, "GiB")):
+            axes = chart["layer"][0]["encoding"]
+            self.assertEqual((axes["x"]["title"], axes["y"]["title"]), ("gpu-memory, GiB", unit))
+        self.assertEqual({point["name"] for point in speed["data"]["values"]}, {"percent of ideal", "percent of bound"})
+        used = {row[0]: row[1] for row in page.tables["options"][1:]}
         self.assertEqual(used["--trace"], self.trace)  # with the <, > and & of its name
         self.assertEqual((used["--ssd-shared"], used["--pcie-in"], used["--policy"]), ("true", "15.754e9", "plan"))
 
@@ -143,7 +170,7 @@ class SweepTest(unittest.TestCase):
         self.assertIn("--schedule", run.stderr)
         run = simulate(self.trace, "--sweep", "gpu=1GiB:2GiB:1GiB", "--html", os.path.join(self.scratch.name, "no", "page"))
         self.assertEqual(run.returncode, 2)
-        self.assertIn("cannot be written: No such file", run.stderr)
+        self.assertIn("No such file", run.stderr)
 
 
 if __name__ == "__main__":

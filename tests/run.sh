@@ -49,7 +49,7 @@ install_python_package
 say "$what"
 started=$SECONDS status=0 results=$ROOT/build/logs/tests.xml
 rm -f "$results"
-# Two at a time but those that are marked as serial. --quiet would also hide the summary.
+# Two at a time. --quiet would also hide the summary.
 ctest --test-dir "$ROOT/build" -j 2 --timeout 900 --no-tests=error --output-on-failure --output-junit "$results" -LE "$left_out" "$@" || status=$?
 case " $* " in *" -N "*) exit "$status" ;; esac  # nothing was to run
 python3 -B "$ROOT/tests/summary.py" "$results" --name "${0##*/}" --seconds $((SECONDS - started)) \

@@ -329,21 +329,27 @@ void DeviceResidency::AddBlocksLocked(const TableLock& lock, ResidencyStats* sta
   });
 }
 
-Residency::OwnedChunks DeviceResidency::ChunksOwned() const {
+Residency::ReservedBytes DeviceResidency::Reserved() const {
   const TableLock lock(core_->table);
-  const ChunkPool& chunks = components_->charges.chunks(lock);
-  return {chunks.created() * core_->chunk_bytes, chunks.peak_created() * core_->chunk_bytes};
+  const Charges::Figures figures = components_->charges.figures(lock);
+  return {figures.reserved_bytes, figures.peak_reserved_bytes};
 }
 
 void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const {
   const TableLock lock(core_->table);
-  uint64_t resident = 0;
-  for (const BlockState state : {BlockState::kResident, BlockState::kEvicting, BlockState::kFaulting})
-    resident += core_->table.ChunksLocked(lock, state);
-  const Charges::Figures figures = components_->charges.figures(lock);
-  const uint64_t used = resident * core_->chunk_bytes + figures.external_bytes;
+  const Charges& charges = components_->charges;
+  const Charges::Figures figures = charges.figures(lock);
+  const uint64_t backed = charges.BackedChunks(lock) * core_->chunk_bytes;
+  const uint64_t used = backed + figures.external_bytes;
+  const uint64_t budget = figures.budget_in_force_bytes;
   *total_bytes = core_->options.budget_bytes;
-  *free_bytes = figures.budget_in_force_bytes - std::min(figures.budget_in_force_bytes, used);
+  *free_bytes = budget - std::min(budget, used);
+  const bool spilled =
+      core_->counters.host_spilled_bytes.load() + core_->counters.disk_spilled_bytes.load() > 0;
+  if (!spilled || !core_->evict.load()) return;
+  const uint64_t pinned = core_->table.PinnedChunksLocked(lock) * core_->chunk_bytes;
+  const uint64_t may_leave = std::min(backed - std::min(backed, pinned), charges.capacity()->Unpromised());
+  *free_bytes = std::min(*free_bytes + may_leave, budget - std::min(budget, pinned + figures.external_bytes));
 }
 
 // ---- The end.

@@ -80,7 +80,7 @@ class DeviceResidency : public Residency {
 
   ResidencyStats Stats() const override;
   MachineFigures Machine() const override;
-  OwnedChunks ChunksOwned() const override;
+  ReservedBytes Reserved() const override;
   void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const override;
   std::vector<LargeBlock> LargestBlocks(size_t most) const override { return allocations_->Largest(most); }
   std::string LastError() const override { return refusals_->OfThisThread(); }

@@ -135,13 +135,15 @@ class Residency {
   virtual ResidencyStats Stats() const = 0;
   // The part of it that plans are made for, in constant time.
   virtual MachineFigures Machine() const = 0;
-  // chunk_bytes and peak_chunk_bytes of Stats alone: for each allocation.
-  struct OwnedChunks {
-    uint64_t bytes = 0;
-    uint64_t peak_bytes = 0;
+  // What the job sees as reserved for its blocks: our chunks, and the bytes of live blocks that have none, since
+  // they are away or were not used yet. Never less than what is live. In constant time: for each allocation.
+  struct ReservedBytes {
+    uint64_t now = 0;
+    uint64_t peak = 0;
   };
-  virtual OwnedChunks ChunksOwned() const = 0;
-  // Memory as the job should see it: total = budget, free = budget - live resident blocks - external memory.
+  virtual ReservedBytes Reserved() const = 0;
+  // Memory as the job should see it: total = budget, free = budget - live resident blocks - external memory; once
+  // blocks have left the GPU also what others can make free by leaving, as far as the tiers have a place for them.
   virtual void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const = 0;
   // The largest live blocks, at most `most`, the largest first: for the words of a refusal. Walks all blocks.
   virtual std::vector<LargeBlock> LargestBlocks(size_t most) const = 0;

@@ -48,6 +48,13 @@ class SharedCapacity {
   bool CanGrow() const {
     return disk_ != nullptr || (host_ != nullptr && host_bytes() < host_->storage_due_bytes());
   }
+  // Bytes that may still be promised, as far as is known: of what host memory may become and the disk has. Files
+  // that grow are taken to grow on: UINT64_MAX.
+  uint64_t Unpromised() const {
+    if (disk_bytes() > 0) return UINT64_MAX;
+    const uint64_t most = std::max(host_bytes(), host_cap_bytes());
+    return most - std::min(most, promised_bytes());
+  }
   // Sum of the promises of all devices.
   uint64_t promised_bytes() const { return promised_.load(); }
 

@@ -164,14 +164,14 @@ int DeviceStats(int device, spillway_device_stats* out) {
   });
 }
 
-int OwnedBytes(int device, size_t* now, size_t* peak) {
+int ReservedBytes(int device, size_t* now, size_t* peak) {
   return Guarded([&] {
     if (now == nullptr || peak == nullptr) return WrongUse("no place for the bytes");
     allocator::Residency* residency = Existing(device);
     if (residency == nullptr) return NotInitialised();
-    const allocator::Residency::OwnedChunks owned = residency->ChunksOwned();
-    *now = owned.bytes;
-    *peak = owned.peak_bytes;
+    const allocator::Residency::ReservedBytes reserved = residency->Reserved();
+    *now = reserved.now;
+    *peak = reserved.peak;
     return static_cast<int>(CUDA_SUCCESS);
   });
 }
@@ -275,7 +275,7 @@ constexpr spillway_api kApi = {
     &LastErrorText,
     &StatsJson,
     &LastRefusalText,
-    &OwnedBytes,
+    &ReservedBytes,
     &MarkIteration,
     &TakeRefusedCall,
     &OnRefusedCall,

@@ -21,7 +21,7 @@ typedef struct spillway_device_stats {
   uint64_t budget_bytes;
   uint64_t live_bytes;      /* blocks handed out, in whole chunks */
   uint64_t requested_bytes; /* the same as asked for */
-  uint64_t chunk_bytes; /* physical device memory that Spillway has: PyTorch's "reserved" for our blocks */
+  uint64_t chunk_bytes; /* physical device memory that Spillway has */
   uint64_t peak_chunk_bytes;
   uint64_t cached_bytes; /* of chunk_bytes: freed blocks kept for the next allocation */
   uint64_t resident_bytes;
@@ -48,7 +48,8 @@ typedef struct spillway_api {
   /* Start and size (as asked for) of the block that holds `pointer`. */
   int (*find_range)(const void* pointer, void** base, size_t* bytes);
   int (*empty_cache)(int device);
-  /* total = budget; free = budget - resident live blocks - external memory. */
+  /* total = budget; free = budget - resident live blocks - external memory, and once blocks have left the GPU
+   * what others can make free by leaving. */
   int (*memory_info)(int device, size_t* free_bytes, size_t* total_bytes);
   int (*device_stats)(int device, spillway_device_stats* stats);
   /* Words for the last refusal on this thread since its last allocation began, of a call of this table or of
@@ -64,8 +65,9 @@ typedef struct spillway_api {
   /* Words for the last refusal, of a call of this table, a launch or a copy, on any thread; empty when there
    * was none. Written as by stats_json. */
   int (*last_refusal)(char* text, size_t bytes, size_t* needed);
-  /* chunk_bytes and peak_chunk_bytes of device_stats alone. Costs little however many blocks there are. */
-  int (*held_bytes)(int device, size_t* now, size_t* peak);
+  /* PyTorch's "reserved" for our blocks: chunk_bytes, and the bytes of live blocks that are away or were not
+   * used yet. Costs little however many blocks there are. */
+  int (*reserved_bytes)(int device, size_t* now, size_t* peak);
   /* The job's iteration ends here, on all devices: what the calling thread launched before this call belongs
    * to it. For prediction, which finds iterations without marks, too, but later. */
   int (*mark_step)(void);

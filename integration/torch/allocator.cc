@@ -156,7 +156,7 @@ void SpillwayAllocator::Enlist(void* pointer, size_t bytes, c10::DeviceIndex dev
   const size_t counted = DeviceLedger::CountedBytes(bytes);
   size_t reserved = 0;
   size_t reserved_peak = 0;
-  (void)api_->held_bytes(device, &reserved, &reserved_peak);
+  (void)api_->reserved_bytes(device, &reserved, &reserved_peak);
   const auto native = [&] { return native_->getDeviceStats(device); };
   LedgerOf(device).Add(pointer, {bytes, counted, stream, context}, native, reserved, reserved_peak);
   if (trace_.active()) {

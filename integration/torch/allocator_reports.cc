@@ -38,8 +38,10 @@ void SpillwayAllocator::ReportToProfiler(void* pointer, int64_t bytes, c10::Devi
 torch_stats::DeviceStats SpillwayAllocator::getDeviceStats(c10::DeviceIndex device) {
   auto native = native_->getDeviceStats(device);  // checks the device's number
   if (!LedgerOf(device).used()) return native;
-  const spillway_device_stats engine = EngineStats(device);
-  return LedgerOf(device).Merge(native, engine.chunk_bytes, engine.peak_chunk_bytes);
+  size_t reserved = 0;
+  size_t reserved_peak = 0;
+  (void)api_->reserved_bytes(device, &reserved, &reserved_peak);
+  return LedgerOf(device).Merge(native, reserved, reserved_peak);
 }
 
 void SpillwayAllocator::resetAccumulatedStats(c10::DeviceIndex device) {

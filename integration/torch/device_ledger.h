@@ -37,7 +37,7 @@ class DeviceLedger {
   static size_t CountedBytes(size_t requested) { return (requested + 511) / 512 * 512; }
 
   // A block was handed out. `native` gives native's statistics now; it is called only when a common peak may
-  // have risen. `reserved`, `reserved_peak`: physical bytes that Spillway has.
+  // have risen. `reserved`, `reserved_peak`: as the engine counts them.
   using NativeStats = c10::function_ref<Stats()>;
   void Add(void* pointer, LedgerBlock block, NativeStats native, size_t reserved, size_t reserved_peak);
   // The block is about to be freed; empty when it is not on the list.

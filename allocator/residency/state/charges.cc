@@ -79,6 +79,15 @@ uint64_t Charges::LeastBytes(const TableLock& lock) const {
 void Charges::NotePeak(const TableLock& lock) {
   lock.Covers(*table_);
   peak_device_bytes_ = std::max(peak_device_bytes_, chunks_.created() * chunk_bytes_ + budget_.external);
+  peak_reserved_chunks_ = std::max(peak_reserved_chunks_, ReservedChunks(lock));
+}
+
+uint64_t Charges::BackedChunks(const TableLock& lock) const {
+  lock.Covers(*table_);
+  uint64_t backed = 0;
+  for (const BlockState state : {BlockState::kResident, BlockState::kEvicting, BlockState::kFaulting})
+    backed += table_->ChunksLocked(lock, state);
+  return backed;
 }
 
 void Charges::AddExternal(const TableLock& lock, int64_t delta) {
@@ -242,6 +251,8 @@ Charges::Figures Charges::figures(const TableLock& lock) const {
   figures.peak_live_bytes = peak_live_chunks_ * chunk_bytes_;
   figures.peak_requested_bytes = peak_requested_bytes_;
   figures.peak_device_bytes = peak_device_bytes_;
+  figures.reserved_bytes = ReservedChunks(lock) * chunk_bytes_;
+  figures.peak_reserved_bytes = std::max(peak_reserved_chunks_ * chunk_bytes_, figures.reserved_bytes);
   figures.external_bytes = budget_.external;
   figures.promised_bytes = promised_bytes_;
   return figures;

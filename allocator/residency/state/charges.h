@@ -101,6 +101,7 @@ class Charges {
       peak_live_chunks_ = live_chunks_;
       peak_requested_bytes_ = requested_bytes_;
     }
+    NotePeak(lock);
     table_->NoteHandedOutLocked(lock, block);
   }
   void Cancel(const TableLock& lock, uint64_t chunks);
@@ -132,15 +133,22 @@ class Charges {
     uint64_t peak_live_bytes = 0;
     uint64_t peak_requested_bytes = 0;  // at that peak
     uint64_t peak_device_bytes = 0;     // most of chunks and external allocations together
+    uint64_t reserved_bytes = 0;        // chunk_bytes, and those of live blocks without chunks
+    uint64_t peak_reserved_bytes = 0;
     uint64_t external_bytes = 0;
     uint64_t promised_bytes = 0;  // off the GPU, by this device
   };
   Figures figures(const TableLock& lock) const;
+  // Chunks of live blocks that have them.
+  uint64_t BackedChunks(const TableLock& lock) const;
   // Aborts unless the account agrees with the blocks: `live` chunks in `blocks` live ones, `backing` chunks
   // in all.
   void CheckInvariants(const TableLock& lock, uint64_t live, uint64_t blocks, uint64_t backing) const;
 
  private:
+  uint64_t ReservedChunks(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) {
+    return chunks_.created() + live_chunks_ - std::min(live_chunks_, BackedChunks(lock));
+  }
   // Whether nothing need be promised: what fits the GPU together needs no capacity of the tiers, whatever is
   // launched.
   bool FitsGpuWith(uint64_t more_chunks) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) {
@@ -182,6 +190,7 @@ class Charges {
   uint64_t peak_live_chunks_ ABSL_GUARDED_BY(table_->mu) = 0;
   uint64_t peak_requested_bytes_ ABSL_GUARDED_BY(table_->mu) = 0;
   uint64_t peak_device_bytes_ ABSL_GUARDED_BY(table_->mu) = 0;
+  uint64_t peak_reserved_chunks_ ABSL_GUARDED_BY(table_->mu) = 0;
   uint64_t paths_[static_cast<int>(ChunkPath::kCount)] ABSL_GUARDED_BY(table_->mu) = {};
 };
 

@@ -138,7 +138,7 @@ class FakeResidency : public allocator::Residency {
   }
   allocator::MachineFigures Machine() const override { return stats; }
   mutable std::atomic<int> walks{0};  // of all blocks, for Stats
-  OwnedChunks ChunksOwned() const override { return {stats.chunk_bytes, stats.peak_chunk_bytes}; }
+  ReservedBytes Reserved() const override { return {stats.chunk_bytes, stats.peak_chunk_bytes}; }
   std::vector<allocator::LargeBlock> LargestBlocks(size_t) const override { return {}; }
   void MemoryInfo(uint64_t* free, uint64_t* total) const override {
     *free = free_bytes;

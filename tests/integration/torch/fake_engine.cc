@@ -161,7 +161,7 @@ int DeviceStats(int, spillway_device_stats* stats) {
   return 0;
 }
 
-int OwnedBytes(int, size_t* now, size_t* peak) {
+int ReservedBytes(int, size_t* now, size_t* peak) {
   std::lock_guard lock(fake.mu);
   *now = fake.held;
   *peak = fake.peak;
@@ -198,7 +198,7 @@ spillway_api MakeApi() {
   api.empty_cache = &EmptyCache;
   api.memory_info = &MemoryInfo;
   api.device_stats = &DeviceStats;
-  api.held_bytes = &OwnedBytes;
+  api.reserved_bytes = &ReservedBytes;
   api.mark_step = &MarkIteration;
   api.device_bytes = &DeviceBytes;
   api.last_error = &LastError;

@@ -105,6 +105,51 @@ TEST(BudgetInForceTest, IsReportedAgainWhenItHasFallenByASixteenth) {
   EXPECT_EQ(lines.find(line, first + 1), std::string::npos) << lines;
 }
 
+uint64_t FreeBytes(CoreDevice& device) {
+  uint64_t free_bytes = 0;
+  uint64_t total_bytes = 0;
+  device->MemoryInfo(&free_bytes, &total_bytes);
+  EXPECT_EQ(total_bytes, device->Stats().budget_bytes);
+  return free_bytes;
+}
+
+// What libraries compute with: reserved is never less than what is live, and free and idle memory together are what the
+// next allocation gets.
+TEST(MemoryInfoTest, ReservedCountsWhatIsAwayAndFreeWhatMayLeave) {
+  CoreSetup setup = SmallSetup();
+  setup.budget_bytes = 8 << 20;
+  setup.disk = false;
+  CoreDevice device(setup);
+  std::vector<CUdeviceptr> blocks;
+  for (uint64_t version = 1; version <= 5; ++version) {
+    blocks.push_back(*device->Allocate(2 << 20, {}));
+    ASSERT_EQ(FillBlock(device, blocks.back(), 2 << 20, version), CUDA_SUCCESS) << device->LastError();
+    device.Synchronize();
+    const ResidencyStats stats = device->Stats();
+    const Residency::ReservedBytes reserved = device->Reserved();
+    EXPECT_GE(reserved.now, stats.live_bytes) << version;
+    EXPECT_GE(reserved.now, stats.chunk_bytes) << version;
+    EXPECT_GE(reserved.peak, reserved.now) << version;
+    const uint64_t unused = stats.budget_bytes - stats.resident_bytes;
+    if (stats.spilled_bytes == 0) {
+      EXPECT_EQ(FreeBytes(device), unused) << version;
+    } else {
+      EXPECT_GE(FreeBytes(device), uint64_t{2} << 20) << version << ": the next block of 2 MiB is had";
+      EXPECT_LE(FreeBytes(device), stats.budget_bytes);
+    }
+  }
+  EXPECT_GT(device->Stats().spilled_bytes, 0u);
+  AccessSet set;
+  device.addresses().Collect(blocks.front(), &set);
+  ASSERT_TRUE(device->Pin(set, PinReason::kExport).ok());
+  EXPECT_LE(FreeBytes(device), setup.budget_bytes - (2 << 20)) << "a pinned block does not leave";
+  const uint64_t most = device->Reserved().peak;
+  for (const CUdeviceptr block : blocks) ASSERT_TRUE(device->Free(block).ok());
+  ASSERT_TRUE(device->EmptyCache().ok());
+  EXPECT_EQ(device->Reserved().now, device->Stats().chunk_bytes);
+  EXPECT_EQ(device->Reserved().peak, most);
+}
+
 TEST(ChargingTest, AFreedLargeBlockLimitsNothing) {
   CoreDevice device(SmallSetup());
   EXPECT_EQ(CountUsable(device, 2 << 20, 16), 16u);

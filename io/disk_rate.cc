@@ -108,7 +108,7 @@ class Direction {
     const auto before = os::SteadyClock::now();
     // By one request at first: it shows whether growing means writing.
     const uint64_t to = std::min(grown_ + (grown_ == 0 ? kRequest : kGrowth), bounds_.Least());
-    const absl::Status grown = opened_->file->Grow(to);
+    absl::Status grown = opened_->file->Grow(to);
     growing_ += os::SteadyClock::now() - before;
     if (grown.ok()) {
       const bool twice = grown_ == 0 && opened_->file->grows_by_writing() && options_.cap_bytes != 0;

@@ -196,7 +196,7 @@ void SpillStore::Impl::StartRead(const std::shared_ptr<ReadState>& state, Transf
                                  .transfer_class = transfer_class,
                                  .bytes = state->bytes,
                                  .data = state->data,
-                                 .done = [this, state](absl::Status status) { ReadArrived(state, status); },
+                                 .done = [this, state](const absl::Status& status) { ReadArrived(state, status); },
                                  .keeps = state->keeps,
                                  .retries = state->retries});
   if (!pushed.ok()) pool_->Post([this, state, pushed] { FinishRead(state, pushed); });

@@ -55,7 +55,7 @@ absl::Status OpenAgain(const std::vector<int>& files, std::vector<int>* opened) 
     const std::string link = "/proc/self/fd/" + std::to_string(file);
     const int fd = open(link.c_str(), O_RDWR | O_CLOEXEC);
     if (fd < 0) {
-      const absl::Status status = os::StatusFromErrno(errno, "opening a spill file again by " + link);
+      absl::Status status = os::StatusFromErrno(errno, "opening a spill file again by " + link);
       for (const int other : *opened) close(other);
       opened->clear();
       return status;
@@ -130,7 +130,7 @@ class ThreadEngine : public IoEngine {
 
   absl::Status Start(const std::vector<int>& files, const ThreadEngineOptions& options) {
     for (int i = 0; i < options.threads; ++i) {
-      const absl::Status started = StartOne(files, options);
+      absl::Status started = StartOne(files, options);
       if (started.ok()) continue;
       if (!threads_.empty()) break;
       CloseOwn();

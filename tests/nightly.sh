@@ -139,6 +139,7 @@ run_tidy() {
   install_packages clang clang-tidy || return 1
   cmake -S "$ROOT" -B "$ROOT/build/tidy" -G Ninja -DSPILLWAY_PYTHON="$PYTHON" -DSPILLWAY_UNITY=OFF >"$log" || return 1
   run-clang-tidy -quiet -p "$ROOT/build/tidy" "^$ROOT/$1.*\.cc$" >"$log" 2>&1 || status=1
+  sed -i 's/\x1b\[[0-9;]*m//g' "$log"  # it colours what goes to a file, too
   grep -E "(warning|error):" "$log" | sort -u || true
   sources=$(grep -c '^clang-tidy' "$log" || true)
   echo "$sources sources, $(grep -E "(warning|error):" "$log" | sort -u | wc -l) findings"

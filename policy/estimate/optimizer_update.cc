@@ -12,7 +12,7 @@ namespace {
 
 // A launch over lists takes so many chunks of 65,536 elements, and so many tensors of each list
 // (multi_tensor_apply.cuh: depth_to_max_blocks, depth_to_max_tensors).
-constexpr uint64_t kElements = 320 * 65536;
+constexpr uint64_t kElements = uint64_t{320} * 65536;
 constexpr size_t kTensorsByLists[] = {110, 110, 64, 48, 36, 30};
 
 using Tensors = std::vector<Tensor>;

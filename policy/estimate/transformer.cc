@@ -158,7 +158,7 @@ Variable TransformerModel::Head(const Variable& x, uint64_t rows) {
   op_->tape().SetTerm(Term::kLogits);
   Variable logits = op_->Linear(x, head_, head_bias_);
   if (shape_.scaled_residual) logits = op_->Scale(logits);
-  const Variable loss = op_->CrossEntropy(logits, rows);
+  Variable loss = op_->CrossEntropy(logits, rows);
   op_->tape().SetTerm(Term::kActivations);
   return loss;
 }

@@ -124,6 +124,7 @@ class TierSweep {
     }
     std::sort(keyed.begin(), keyed.end());
     std::vector<uint32_t> spread;
+    spread.reserve(keyed.size());
     for (const auto& [key, a] : keyed) spread.push_back(a);
     return spread;
   }

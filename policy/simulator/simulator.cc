@@ -239,6 +239,7 @@ class Executor {
     }
     std::ranges::sort(keyed);
     std::vector<uint32_t> order;
+    order.reserve(keyed.size());
     for (const auto& [key, part] : keyed) order.push_back(part);
     return order;
   }

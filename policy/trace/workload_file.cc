@@ -65,7 +65,7 @@ class Reader {
   }
   std::string Text(absl::string_view what) {
     const size_t size = Count(what);
-    const std::string text(bytes_.substr(offset_, size));
+    std::string text(bytes_.substr(offset_, size));
     offset_ += size;
     return text;
   }

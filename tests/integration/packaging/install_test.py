@@ -69,7 +69,7 @@ class InstallTest(unittest.TestCase):
         run("cmake", "--build", build)
         program, preload = build / "uses_c_abi", (build / "preload.txt").read_text()
         self.assertEqual(Path(preload), self.prefix / "lib" / "libspillway.so")
-        head = f"version={self.version} abi=1"
+        head = f"version={self.version} abi=2"
         self.assertEqual(run(program).stdout.splitlines(), [head, "allocate=3"])  # nothing has started the engine
         served = run(BUILD / "bin" / "simcuda-run", "--memory", "256MiB", "--", program, "cuda", LD_PRELOAD=preload,
                      SPILLWAY_DIRS=str(self.folder), SPILLWAY_DISK_RESERVE="1GiB", SPILLWAY_HOST_MEMORY="16MiB")  # fmt: skip

@@ -107,14 +107,6 @@ def segments(pid):
     return [row[1] for row in rows if int(row[4]) == pid]
 
 
-def slowdown():
-    """How much longer a computation takes here and now than on a processor of its own."""
-    start, used = time.monotonic(), time.process_time()
-    while time.process_time() - used < 0.3:
-        pass
-    return max(1.0, (time.monotonic() - start) / (time.process_time() - used))
-
-
 def end_once(server, way, delay, folder, log, problems):
     """Returns the seconds from the signal to the end of the process, or None."""
     log.unlink(missing_ok=True)
@@ -139,8 +131,7 @@ def end_once(server, way, delay, folder, log, problems):
     problems.expect(ended == way.ended, f"{way.name} {delay:.3f} s after spilling began: ended by {ended}\n{text[-2000:]}")
     if way.orderly:
         problems.expect(text.count(SUMMARY) == 1, f"{way.name}: {text.count(SUMMARY)} summaries\n{text[-2000:]}")
-        limit = EXIT_SECONDS if seconds <= EXIT_SECONDS else EXIT_SECONDS * slowdown()
-        problems.expect(seconds <= limit, f"{way.name}: {seconds:.1f} s until it was gone\n{text[-2000:]}")
+        problems.expect(harness.in_time(seconds, EXIT_SECONDS), f"{way.name}: {seconds:.1f} s until it was gone\n{text[-2000:]}")
     problems.expect(os.listdir(folder) == [], f"{way.name}: left in the spill directory: {os.listdir(folder)}")
     shared = {name for name in shared if os.path.exists(name)}
     problems.expect(not shared and not segments(pid), f"{way.name}: shared memory left: {shared or segments(pid)}")

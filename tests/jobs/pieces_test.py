@@ -185,5 +185,11 @@ class CollectivesTest(unittest.TestCase):
         self.assertEqual(nccl.without_evictions(notes((1, 4)), 4), ([], [0]))
 
 
+class InTimeTest(unittest.TestCase):
+    def test_a_busy_machine_gets_more_and_not_any_time(self):
+        self.assertTrue(harness.in_time(2.9, 3))
+        self.assertFalse(harness.in_time(3000, 3))
+
+
 if __name__ == "__main__":
     unittest.main()

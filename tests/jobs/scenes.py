@@ -15,7 +15,6 @@ from pathlib import Path
 
 import harness
 import job
-import kill_often
 import scene_table
 from harness import MIB
 from scene_table import SCENES
@@ -95,8 +94,7 @@ def judge_errors(name, native, ours, problems):
         figures, natives = entry["figures"], native.report["pages"][phase]["figures"]
         for key in SECONDS_OF_ERRORS:
             more = figures[key] - natives[key] if figures.get(key) is not None else TIMEOUT
-            limit = ERROR_SECONDS if more <= ERROR_SECONDS else ERROR_SECONDS * kill_often.slowdown()
-            problems.expect(more <= limit, f"{name} {phase}: {key} is {figures.get(key)}, native's {natives[key]}")
+            problems.expect(harness.in_time(more, ERROR_SECONDS), f"{name} {phase}: {key} is {figures.get(key)}, native's {natives[key]}")
         evictions = (figures.get("figures") or {}).get("evictions", 0)
         problems.expect((evictions > 0) != ("chunks_free" in phase), f"{name} {phase}: {evictions} evictions before the error")
 

@@ -110,8 +110,8 @@ run_mutants() { build_all && "$ROOT/build/tests/core_simulation" --mutants --see
 
 # A build for each sanitizer, without the parts that PyTorch's uninstrumented libraries load. driver_run_test starts a Python
 # without the sanitizer; driver_fault_mode_test leaves a signal handler by a jump, out of functions that ThreadSanitizer stands
-# in for. The command has one thread, whose simulations take minutes under it, and it holds back signals to a thread that waits
-# for a child.
+# in for. The command has one thread: its simulations take over 300 s under it, and a signal to `spillway run --report` was not handed
+# on.
 CORE="unit" REST="hooks|engine|io|policy|simcuda|cli"
 run_asan() {
   build_into "$ROOT/build/asan" -DSPILLWAY_ASAN=ON -DSPILLWAY_LOCK_CHECKS=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&

@@ -75,6 +75,10 @@ CLI::App* AddEstimate(CLI::App* app, EstimateOptions* options) {
 }
 
 int RunEstimate(const EstimateOptions& options) {
+  if (!options.sweep.empty()) {  // before anything is simulated
+    const absl::Status found = FindDrawingLibrary(options.library_directory);
+    if (!found.ok()) return Refuse(found);
+  }
   auto estimate = MakeEstimate(options);
   if (!estimate.ok()) return Refuse(estimate.status());
   if (!options.save_trace.empty()) {

@@ -25,7 +25,7 @@ absl::Status FindDrawingLibrary(const std::string& library_directory) {
   return absl::NotFoundError(
       absl::StrCat(path,
                    " is missing, so no page can be drawn. It comes from PyPI at the build: "
-                   "integration/packaging/fetch_vega.py fetches it; --json works without it"));
+                   "integration/packaging/fetch_vega.py fetches it; figures as --json need no page"));
 }
 
 absl::Status WritePage(const ReportModel& model, const std::string& data,

@@ -104,6 +104,10 @@ int PrintSweep(const SimulateOptions& options, const policy::Workload& workload)
 
 int Simulate(const SimulateOptions& options) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return Fail(status);
+  if (!options.html.empty()) {  // before anything is simulated
+    const absl::Status found = FindDrawingLibrary(options.library_directory);
+    if (!found.ok()) return Fail(found);
+  }
   auto workload = ReadTrace(options.trace);
   if (!workload.ok()) return Fail(workload.status());
   if (!options.convert.empty()) {

@@ -58,8 +58,9 @@ const Line kMoved[] = {
     {{"from the GPU", "var(--out)", LegendEntry::Mark::kLine},
      [](const SimulateResult& one) { return kColumns[7].value(one) + kColumns[8].value(one); }}};
 
-// Lines over the swept option. Where a machine cannot run the job a line has a gap, with a cross at its foot.
-Chart LinesOver(std::span<const SweepRow> rows, std::span<const Line> lines, const char* unit) {
+// Lines over the swept option, on an axis up to `most` if that is given. Where a machine cannot run the job a line has a gap, with a cross at its foot.
+Chart LinesOver(std::span<const SweepRow> rows, std::span<const Line> lines, const char* unit,
+                std::optional<double> most = std::nullopt) {
   const bool bytes = rows.front().unit == SweepUnit::kBytes;
   Json points = Json::array(), gaps = Json::array();
   Chart chart;
@@ -75,7 +76,8 @@ Chart LinesOver(std::span<const SweepRow> rows, std::span<const Line> lines, con
   }
   Json x = Quantity("x", absl::StrCat(rows.front().option, bytes ? ", GiB" : ", GB/s"));
   x["scale"] = {{"zero", false}};
-  const Json y = Quantity("v", unit);
+  Json y = Quantity("v", unit);
+  if (most) y["scale"] = {{"domain", Json::array({0, *most})}};
   Json encoding = {{"x", x}, {"y", y}, {"color", Colours("name", chart.legend)}};
   Json layers =
       Json::array({Json{{"mark", {{"type", "line"}}}, {"encoding", encoding}},
@@ -113,10 +115,9 @@ Section SweepSection(std::span<const SweepRow> rows) {
   Section section;
   section.key = absl::StrCat("sweep_", rows.front().sweep);
   section.heading = rows.front().option;
-  Chart speed = LinesOver(rows, kSpeed, "percent");
+  Chart speed = LinesOver(rows, kSpeed, "percent", 100);
   speed.key = section.key + "_speed";
   speed.title = "How near an iteration comes to what is possible";
-  speed.spec["layer"][0]["encoding"]["y"]["scale"] = {{"domain", Json::array({0, 100})}};
   Chart moved = LinesOver(rows, kMoved, "GiB");
   moved.key = section.key + "_moved";
   moved.title = "What moves in an iteration";

@@ -1,7 +1,7 @@
 #include "integration/simcuda/torch/number_words.h"
 
-#include <cuda_runtime_api.h>
-// Its functions are marked as a compiler of CUDA knows it.
+#include <cuda_runtime_api.h>  // before the next two: defines __host__ and __device__, which they use
+
 #include <ATen/cuda/detail/OffsetCalculator.cuh>
 #include <ATen/cuda/detail/TensorInfo.cuh>
 #include <algorithm>

@@ -125,11 +125,13 @@ class SweepTest(unittest.TestCase):
         alone = os.path.join(self.scratch.name, "bin")
         os.makedirs(alone, exist_ok=True)
         program = shutil.copy(PROGRAM, alone)
-        run = subprocess.run([program, "simulate", "--trace", self.trace, "--sweep", "gpu=1GiB:2GiB:1GiB", "--html", self.page + ".none"],
-                             capture_output=True, text=True, check=False, timeout=100)  # fmt: skip
-        self.assertEqual(run.returncode, 2)
-        self.assertIn("vega.js is missing, so no page can be drawn", run.stderr)
-        self.assertFalse(os.path.exists(self.page + ".none"))
+        page = self.page + ".none"
+        for command in (("simulate", "--trace", "/no/trace", "--sweep", "gpu=1GiB:2GiB:1GiB", "--html", page),
+                        ("estimate", "/no/model", "--sweep", page)):  # fmt: skip
+            run = subprocess.run([program, *command], capture_output=True, text=True, check=False, timeout=100)
+            self.assertEqual((run.returncode, run.stdout), (2, ""), command)
+            self.assertIn("vega.js is missing, so no page can be drawn", run.stderr, "before the input is read")
+            self.assertFalse(os.path.exists(page))
 
     def test_the_page_names_units_options_and_the_trace(self):
         simulate(self.trace, "--sweep", "gpu=128MiB:256MiB:64MiB", "--ssd-shared", "--html", self.page)

@@ -236,12 +236,16 @@ class Bench {
 };
 
 struct Ratios {
-  double rate = 0, cpu = 0;
+  double rate = 0;
+  std::optional<double> cpu;  // none where the other took less processor time than its counter can show
 };
 
 Ratios RatiosTo(const Series& other, const Series& series, size_t direction) {
-  return {Median(series.rate[direction]) / Median(other.rate[direction]),
-          Median(series.cpu_per_gb[direction]) / Median(other.cpu_per_gb[direction])};
+  Ratios ratios;
+  ratios.rate = Median(series.rate[direction]) / Median(other.rate[direction]);
+  const double other_cpu = Median(other.cpu_per_gb[direction]);
+  if (other_cpu > 0) ratios.cpu = Median(series.cpu_per_gb[direction]) / other_cpu;
+  return ratios;
 }
 
 void PrintTable(const Measured& measured) {
@@ -260,7 +264,8 @@ void PrintTable(const Measured& measured) {
                   Median(series.cpu_per_gb[side]));
       if (series.fio != 0) {
         const Ratios ratios = RatiosTo(measured.series[series.fio], series, side);
-        std::printf(" %8.2f %8.2f", ratios.rate, ratios.cpu);
+        std::printf(" %8.2f", ratios.rate);
+        if (ratios.cpu) std::printf(" %8.2f", *ratios.cpu);
       }
       std::printf("\n");
     }
@@ -286,7 +291,7 @@ nlohmann::ordered_json Json(const Measured& measured) {
       if (series.fio != 0) {
         const Ratios ratios = RatiosTo(measured.series[series.fio], series, side);
         row["rate_to_fio"] = ratios.rate;
-        row["cpu_to_fio"] = ratios.cpu;
+        if (ratios.cpu) row["cpu_to_fio"] = *ratios.cpu;
       }
       json["rows"].push_back(std::move(row));
     }

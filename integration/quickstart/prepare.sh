@@ -121,7 +121,7 @@ build_into() {
   shift
   say "building into ${directory#"$ROOT"/}"
   # What one checkout has compiled serves every other: paths below the checkout count as relative ones.
-  export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$ROOT
+  export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$ROOT CCACHE_SLOPPINESS=pch_defines,time_macros
   if command -v ccache >/dev/null; then
     set -- -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@"
   fi

@@ -1,19 +1,31 @@
 /* Takes over a driver that was in the process before this library, as it is after `import torch`: cuBLAS opens
- * it in its constructor and keeps what it looks up. Those addresses, in whatever private memory they lie, and
- * the driver's own symbol table, from which later look-ups are answered, are made to name the function table's
+ * it in its constructor and keeps what it looks up. Those addresses, in the data of loaded libraries, and the
+ * driver's own symbol table, from which later look-ups are answered, are made to name the function table's
  * trampolines. Only before the driver is initialised: then no call that matters has been made, and the CUDA
- * runtime has not asked yet. docs/decisions/0018-enabling-late.md says why nothing is missed. */
+ * runtime has not asked yet. docs/decisions/0018-enabling-late.md says what is missed. */
 
 #include "integration/preload/shim.h"
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
+
+struct AddressRange {
+  uintptr_t first, end;
+};
+
+enum { kPage = 4096, kPages = 512 /* whose state is asked for at once */ };
+
+/* Bits of /proc/self/pagemap: in memory or in swap space; a page of a file, unchanged. */
+static const uint64_t kThere = UINT64_C(3) << 62, kOfFile = UINT64_C(1) << 61;
 
 /* The driver as the loader has mapped it. */
 struct Image {
@@ -129,28 +141,102 @@ static int RedirectSymbols(const struct Symbols* symbols) {
   return 1;
 }
 
-/* What the walk over memory needs and finds. */
+/* What the walk over the data of libraries needs and finds. */
 struct Takeover {
+  const struct Image *driver, *own; /* the two whose data is left alone */
   const struct Symbols* symbols;
+  int pagemap; /* -1: it cannot be read, and all pages are looked at */
+  /* Gets a word that is an address in the driver, as it was a moment ago. Anything but 0 ends the walk. */
+  int (*visit)(struct Takeover* takeover, uintptr_t place, uint64_t value, int writable);
   const char* unknown; /* a function that somebody has looked up and the table does not have */
   long rewritten;
 };
 
-static int CheckWord(void* data, uintptr_t place, uint64_t value, int writable) {
+static int CheckWord(struct Takeover* takeover, uintptr_t place, uint64_t value, int writable) {
   (void)place;
   (void)writable;
-  struct Takeover* takeover = data;
   if (RowAtReal((const void*)value) < 0) takeover->unknown = FunctionAt(takeover->symbols, value);
   return takeover->unknown != NULL;
 }
 
-static int RewriteWord(void* data, uintptr_t place, uint64_t value, int writable) {
-  struct Takeover* takeover = data;
+static int RewriteWord(struct Takeover* takeover, uintptr_t place, uint64_t value, int writable) {
   int row = RowAtReal((const void*)value);
   if (row < 0) return 0;
   if (!WriteWord(place, (uint64_t)RowTrampoline(row), writable)) return 1;
   ++takeover->rewritten;
   return 0;
+}
+
+/* What the loader made read-only after it had filled it; empty where nothing was. */
+static struct AddressRange ClosedRange(const struct dl_phdr_info* info) {
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr)* segment = &info->dlpi_phdr[i];
+    if (segment->p_type != PT_GNU_RELRO) continue;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = info->dlpi_addr + segment->p_vaddr;
+    return (struct AddressRange){first / page * page, (first + segment->p_memsz) / page * page};
+  }
+  return (struct AddressRange){0, 0};
+}
+
+static int IsIn(uintptr_t address, const struct AddressRange* range) {
+  return address >= range->first && address < range->end;
+}
+
+/* Reads through the kernel: what a library has closed of its data costs an error and no crash. `range` lies in one
+ * page. */
+static int VisitPage(struct Takeover* takeover, struct AddressRange range, struct AddressRange closed) {
+  static uint64_t words[kPage / sizeof(uint64_t)]; /* of the one thread that walks */
+  struct iovec here = {words, range.end - range.first}, there = {(void*)range.first, here.iov_len};
+  ssize_t got = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+  if (got < 0) return errno != EFAULT;
+  for (size_t i = 0; i < (size_t)got / sizeof(words[0]); ++i) {
+    uintptr_t place = range.first + i * sizeof(words[0]);
+    if (!IsIn(words[i], &takeover->driver->range)) continue;
+    int stop = takeover->visit(takeover, place, words[i], !IsIn(place, &closed));
+    if (stop) return stop;
+  }
+  return 0;
+}
+
+/* Entries of /proc/self/pagemap from that page on; as if all were written where it cannot be read. */
+static void ReadPagemap(int pagemap, uintptr_t first, uint64_t pages[kPages]) {
+  size_t bytes = kPages * sizeof(pages[0]);
+  ssize_t got = pagemap < 0 ? 0 : pread(pagemap, pages, bytes, (off_t)(first / kPage * sizeof(pages[0])));
+  for (size_t i = got > 0 ? (size_t)got / sizeof(pages[0]) : 0; i < kPages; ++i) pages[i] = kThere;
+}
+
+/* Visits what the process has written of a library's data: the rest may be hundreds of megabytes of kernels. */
+static int VisitRange(struct Takeover* takeover, struct AddressRange range, struct AddressRange closed) {
+  static uint64_t pages[kPages];
+  size_t next = 0;
+  for (uintptr_t start = range.first / kPage * kPage; start < range.end; start += kPage) {
+    if (next == 0) ReadPagemap(takeover->pagemap, start, pages);
+    uint64_t entry = pages[next];
+    next = (next + 1) % kPages;
+    if (!(entry & kThere) || (entry & kOfFile)) continue;
+    struct AddressRange page = {start, start + kPage};
+    if (page.first < range.first) page.first = range.first;
+    if (page.end > range.end) page.end = range.end;
+    int stop = VisitPage(takeover, page, closed);
+    if (stop) return stop;
+  }
+  return 0;
+}
+
+/* Libraries stay loaded meanwhile: dl_iterate_phdr has the loader's lock. */
+static int VisitLibrary(struct dl_phdr_info* info, size_t size, void* data) {
+  (void)size;
+  struct Takeover* takeover = data;
+  if (info->dlpi_addr == takeover->driver->base || info->dlpi_addr == takeover->own->base) return 0;
+  int stop = 0;
+  for (int i = 0; i < info->dlpi_phnum && !stop; ++i) {
+    const ElfW(Phdr)* segment = &info->dlpi_phdr[i];
+    if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_W)) continue;
+    uintptr_t first = info->dlpi_addr + segment->p_vaddr, end = first + segment->p_memsz;
+    struct AddressRange range = {(first + 7) / 8 * 8, end / 8 * 8};
+    if (range.first < range.end) stop = VisitRange(takeover, range, ClosedRange(info));
+  }
+  return stop;
 }
 
 __attribute__((format(printf, 3, 4))) static long Refuse(char* why, size_t bytes, const char* format, ...) {
@@ -178,19 +264,19 @@ long RebindDriver(char* why, size_t bytes) {
       !FindSymbols(&driver, &symbols)) {
     return Refuse(why, bytes, "the symbol table of %s was not found", DriverPath());
   }
-  struct AddressRange excluded[] = {driver.range, own.range};
-  struct Takeover takeover = {&symbols, NULL, 0};
-  struct WordWalk walk = {driver.range, excluded, 2, CheckWord, &takeover};
-  int stopped = WalkWords(&walk);
+  int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  struct Takeover takeover = {&driver, &own, &symbols, pagemap, CheckWord, NULL, 0};
+  int stopped = dl_iterate_phdr(VisitLibrary, &takeover);
+  if (stopped == 0 && !RedirectSymbols(&symbols)) stopped = 1;
+  takeover.visit = RewriteWord;
+  if (stopped == 0) stopped = dl_iterate_phdr(VisitLibrary, &takeover);
+  if (pagemap >= 0) close(pagemap);
   if (takeover.unknown) {
     return Refuse(why, bytes, "a library has looked up %s, which this version does not know",
                   takeover.unknown);
   }
-  if (stopped == 0 && !RedirectSymbols(&symbols)) stopped = 1;
-  walk.visit = RewriteWord;
-  if (stopped == 0) stopped = WalkWords(&walk);
   if (stopped != 0)
-    return Refuse(why, bytes, "this process's memory cannot be read and written through /proc");
+    return Refuse(why, bytes, "the data of this process's libraries cannot be read and written");
   NoteDriverRebound();
   return takeover.rewritten;
 }

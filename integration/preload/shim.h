@@ -203,29 +203,12 @@ int PrepareDriver(void);
 /* Called from trampolines.S: the function to jump to. Opens the driver. */
 void* ResolveRow(void** target);
 
-/* --- memory_words.c: the words of this process's memory -------------------------------------------------- */
-
-struct AddressRange {
-  uintptr_t first, end;
-};
-struct WordWalk {
-  struct AddressRange values;          /* words of these values are visited ... */
-  const struct AddressRange* excluded; /* ... but for those that lie here */
-  size_t excluded_count;
-  /* Gets `data`, where a word lies, what it was a moment ago, and whether it may be written. Anything but 0 ends
-   * the walk. */
-  int (*visit)(void* data, uintptr_t place, uint64_t value, int writable);
-  void* data;
-};
-/* Visits aligned words of private memory, each once, as far as that can be read. What the last visit returned;
- * -1: the kernel does not say what memory there is. One thread at a time. */
-int WalkWords(const struct WordWalk* walk);
-
 /* --- rebind.c: a driver that was there before --------------------------------------------------------------- */
 
-/* Makes calls of a driver that was in the process before this library go through the function table. How many
- * pointers were rewritten; 0 as well where there was no such driver. -1: it cannot be done, `why` says why, and
- * nothing has been changed unless memory could not be written. On one thread, while no other opens libraries. */
+/* Makes calls of a driver that was in the process before this library go through the function table: those by
+ * pointers in the data of loaded libraries, and by later look-ups. How many pointers were rewritten; 0 as well
+ * where there was no such driver. -1: it cannot be done, `why` says why, and nothing has been changed unless
+ * memory could not be written. On one thread, while no other opens libraries. */
 long RebindDriver(char* why, size_t bytes);
 
 /* --- dlopen_hook.c: what the dlopen hook opens instead -------------------------------------------------- */

@@ -86,7 +86,6 @@ void Exchange::SetPlan() {
     plan->uses.push_back({block, i + length});
     policy::PlanOp drop;
     drop.kind = policy::PlanOpKind::kDrop;
-    drop.trigger = policy::PlanTrigger::kAfterCompleted;
     drop.launch = drop.needed = i;
     drop.block = block;
     plan->ops.push_back(drop);

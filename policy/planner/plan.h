@@ -19,20 +19,14 @@ enum class PlanOpKind : uint8_t {
   kFetch,    // bring the block back to the GPU
 };
 
-// When an op may start, counted on the GPU, not on the host.
-enum class PlanTrigger : uint8_t {
-  kAfterCompleted,  // launch `launch` has completed
-  kBeforeLaunch,    // as soon as it fits, and in any case before launch `launch` reaches the gate
-};
-
 // One entry of a plan.
 struct PlanOp {
   PlanOpKind kind = PlanOpKind::kFetch;
   PlanTier tier = PlanTier::kHost;  // where the copy goes, lies while the block is away, or comes from
-  PlanTrigger trigger = PlanTrigger::kBeforeLaunch;
-  // Position in the iteration, 0 .. iteration_launches - 1, from which the op may start.
-  // kCopyOut: the last launch that writes the block before it leaves; later ones may still read it.
-  // kDrop: the last launch that uses the block.
+  // Position in the iteration, 0 .. iteration_launches - 1, from which the op may start, counted on the GPU.
+  // kCopyOut: the last launch that writes the block before it leaves, once it has completed; later ones may
+  // still read the block.
+  // kDrop: the last launch that uses the block, once it has completed.
   // kFetch: the op may start when the launch before this one has completed; an earlier start is never useful.
   // Whether the bytes fit by then follows from MigrationPlan::expected_bytes.
   uint32_t launch = 0;
@@ -77,7 +71,6 @@ struct MigrationPlan {
   // drops, then copies out, then fetches, each in the order of `needed`. `needed` decides which transfer goes
   // next in a copy queue.
   std::vector<PlanOp> ops;
-  bool steady = true;  // false: ops are an order of preference only, to be throttled by free chunks
 
   // What the plan counts on, from here to the end; empty or 0 when it does not.
 

@@ -178,9 +178,6 @@ void RuntimePlanner::Adopt(TransferPlan transfers) {
   plan->expected_bytes = ExpectedBytes(workload_, lifetimes_, /*piece_bytes=*/0, transfers);
   for (const WorkloadKernel& kernel : recorded_.workload.kernels) plan->durations.push_back(kernel.duration);
   plan->budget_bytes = planned_machine_.gpu_bytes;
-  const int64_t budget = static_cast<int64_t>(planned_machine_.gpu_bytes);
-  plan->steady =
-      fits && std::ranges::all_of(plan->expected_bytes, [budget](int64_t bytes) { return bytes <= budget; });
   AddOps(transfers, plan.get());
   forecast_.fetched_host = forecast_.fetched_disk = forecast_.spilled_host = forecast_.spilled_disk = 0;
   std::unordered_map<TraceBlock, Bytes> sizes;
@@ -229,7 +226,6 @@ void RuntimePlanner::AddOps(const TransferPlan& transfers, MigrationPlan* plan) 
     PlanOp op;
     op.tier = eviction.tier;
     op.block = recorded_.blocks[interval.tensor];
-    op.trigger = PlanTrigger::kAfterCompleted;
     if (interval.version != version) {
       version = interval.version;
       op.kind = PlanOpKind::kCopyOut;
@@ -245,7 +241,6 @@ void RuntimePlanner::AddOps(const TransferPlan& transfers, MigrationPlan* plan) 
     plan->ops.push_back(op);
     if (!interval.returns) continue;
     op.kind = PlanOpKind::kFetch;
-    op.trigger = PlanTrigger::kBeforeLaunch;
     op.needed = interval.before % size;
     op.launch = EarliestFetch(interval, eviction,
                               transfers.host_lead < 0 ? -1 : eviction.read_lead + transfers.host_lead);

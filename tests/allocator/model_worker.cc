@@ -264,7 +264,6 @@ class Worker {
     for (uint32_t i = 0; i < steps; ++i) {
       policy::PlanOp op;
       op.kind = Pick(4) == 0 ? policy::PlanOpKind::kDrop : policy::PlanOpKind::kFetch;
-      if (op.kind == policy::PlanOpKind::kDrop) op.trigger = policy::PlanTrigger::kAfterCompleted;
       op.block = device_.addresses().Find(blocks_[Pick(blocks_.size())].address).raw();
       plan->uses.push_back({op.block, 1});
       plan->ops.push_back(op);

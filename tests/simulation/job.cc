@@ -296,7 +296,6 @@ class Thread {
                 : kind == 1 ? policy::PlanOpKind::kCopyOut
                             : policy::PlanOpKind::kFetch;
       op.tier = Pick(2) == 0 ? policy::PlanTier::kHost : policy::PlanTier::kDisk;
-      if (kind < 2) op.trigger = policy::PlanTrigger::kAfterCompleted;
       op.block = world_.addresses().Find(blocks_[Pick(blocks_.size())].address).raw();
       plan->uses.push_back({op.block, 1});
       plan->ops.push_back(op);

@@ -30,7 +30,7 @@ std::unique_ptr<const PlanThrottle::Table> PlanThrottle::MakeTable(const policy:
   table->ahead.assign(plan.iteration_launches, 0);
   table->event.assign(plan.iteration_launches, 0);
   for (const policy::PlanOp& op : plan.ops) {
-    if (op.trigger == policy::PlanTrigger::kAfterCompleted && op.launch < plan.iteration_launches)
+    if (op.kind != policy::PlanOpKind::kFetch && op.launch < plan.iteration_launches)
       table->event[op.launch] = 1;
   }
   // Where nothing is to be moved, the host may be as far ahead as it likes.

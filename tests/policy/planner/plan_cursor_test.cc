@@ -70,7 +70,6 @@ PlanOp Op(PlanOpKind kind, TraceBlock block, uint32_t launch, uint32_t needed, P
   PlanOp op;
   op.kind = kind;
   op.tier = tier;
-  op.trigger = kind == PlanOpKind::kFetch ? PlanTrigger::kBeforeLaunch : PlanTrigger::kAfterCompleted;
   op.launch = launch;
   op.needed = needed;
   op.block = block;

@@ -57,11 +57,15 @@ RecordedWorkload Mountain(Nanos launch) {
   return MakeRecordedWorkload(whole, 1, 12, sizes, &times, nullptr);
 }
 
+bool Fits(const MigrationPlan& plan) {
+  return *std::ranges::max_element(plan.expected_bytes) <= static_cast<int64_t>(plan.budget_bytes);
+}
+
 TEST(RuntimePlannerTest, NothingMovesWhenEverythingFits) {
   RuntimePlanner planner(Mountain(40 * kMs), MachineOf(300 * kMB, 1000 * kMB));
   ASSERT_NE(planner.Plan(), nullptr);
   EXPECT_TRUE(planner.Plan()->ops.empty());
-  EXPECT_TRUE(planner.Plan()->steady);
+  EXPECT_TRUE(Fits(*planner.Plan()));
   EXPECT_FALSE(planner.Improve());
   EXPECT_EQ(planner.forecast().iteration, 480 * kMs);
   EXPECT_EQ(planner.forecast().bound, 480 * kMs);
@@ -85,21 +89,19 @@ TEST(RuntimePlannerTest, ABlockIsAwayWhileAnotherIsNeeded) {
   const PlanOp& copy = first->ops[1];
   const PlanOp& fetch = first->ops[2];
   EXPECT_EQ(copy.kind, PlanOpKind::kCopyOut);
-  EXPECT_EQ(copy.trigger, PlanTrigger::kAfterCompleted);
   EXPECT_EQ(copy.launch, 0u);
   EXPECT_EQ(copy.needed, 0u);
   EXPECT_EQ(drop.kind, PlanOpKind::kDrop);
   EXPECT_EQ(drop.launch, 0u);
   EXPECT_EQ(drop.needed, 11u);
   EXPECT_EQ(fetch.kind, PlanOpKind::kFetch);
-  EXPECT_EQ(fetch.trigger, PlanTrigger::kBeforeLaunch);
   EXPECT_EQ(fetch.launch, 1u);
   EXPECT_EQ(fetch.needed, 11u);
   for (const PlanOp& op : first->ops) {
     EXPECT_EQ(op.block, 1u);
     EXPECT_EQ(op.tier, PlanTier::kHost);
   }
-  EXPECT_TRUE(first->steady);
+  EXPECT_TRUE(Fits(*first));
   EXPECT_LT(first->budget_bytes, 150 * kMB);
   EXPECT_THAT(first->durations, testing::Each(40 * kMs));
   const int64_t m = 1'000'000;
@@ -130,7 +132,6 @@ TEST(RuntimePlannerTest, WithoutADiskTheHostTakesWhatItCan) {
   ASSERT_NE(planner.Plan(), nullptr);
   EXPECT_FALSE(planner.Plan()->ops.empty());
   for (const PlanOp& op : planner.Plan()->ops) EXPECT_EQ(op.tier, PlanTier::kHost);
-  EXPECT_FALSE(planner.Plan()->steady);  // host memory does not take the whole block
 }
 
 TEST(RuntimePlannerTest, TheHostsRunAheadTakesMemoryEarlier) {
@@ -148,7 +149,7 @@ TEST(RuntimePlannerTest, TheHostsRunAheadTakesMemoryEarlier) {
   const int64_t m = 1'000'000;
   EXPECT_THAT(plan->expected_bytes, ElementsAre(101 * m, 101 * m, 101 * m, 101 * m, 101 * m, 101 * m, 101 * m,
                                                 m, m, 101 * m, 101 * m, 101 * m));
-  EXPECT_TRUE(plan->steady);
+  EXPECT_TRUE(Fits(*plan));
 }
 
 TEST(RuntimePlannerTest, ABlockFreedWhileAwayIsNotFetched) {
@@ -219,7 +220,7 @@ TEST(RuntimePlannerTest, ContentKnownToBeReadOnlyIsCopiedEarlyAndOnce) {
   EXPECT_EQ(planner.forecast().fetched_host, 200 * kMB);
 }
 
-// Whatever the job: ops belong together, positions are in range, and a steady plan keeps to its budget.
+// Whatever the job: ops belong together, and positions are in range.
 TEST(RuntimePlannerTest, PlansOfRandomJobsAreWhole) {
   std::mt19937_64 random(5);
   uint32_t planned = 0, moved = 0;
@@ -247,10 +248,6 @@ TEST(RuntimePlannerTest, PlansOfRandomJobsAreWhole) {
     ASSERT_EQ(plan->start, start);
     EXPECT_GE(planner.forecast().iteration, planner.forecast().bound);
     EXPECT_GE(planner.forecast().bound, planner.forecast().ideal);
-    if (plan->steady) {
-      for (const int64_t bytes : plan->expected_bytes)
-        EXPECT_LE(bytes, static_cast<int64_t>(plan->budget_bytes));
-    }
     std::multiset<TraceBlock> drops, fetches, copies;
     std::set<std::tuple<PlanOpKind, TraceBlock, uint32_t>> seen;
     for (const PlanOp& op : plan->ops) {

@@ -18,7 +18,6 @@ using policy::MigrationPlan;
 using policy::PlanOp;
 using policy::PlanOpKind;
 using policy::PlanTier;
-using policy::PlanTrigger;
 
 // Seven blocks fit the device.
 
@@ -44,7 +43,6 @@ class PlanRunnerTest : public testing::Test {
   void Drop(CoreDevice& device, CUdeviceptr address, uint32_t after, PlanTier tier) {
     PlanOp op;
     op.kind = PlanOpKind::kDrop;
-    op.trigger = PlanTrigger::kAfterCompleted;
     op.tier = tier;
     op.launch = after;
     op.block = RawOf(device, address);

@@ -15,7 +15,6 @@ namespace {
 
 using policy::PlanOp;
 using policy::PlanOpKind;
-using policy::PlanTrigger;
 
 // With an op, which is never due.
 std::shared_ptr<policy::MigrationPlan> PlanWithAnOp(const std::vector<policy::Nanos>& durations,
@@ -57,12 +56,11 @@ TEST(PlanThrottleTest, ShortLaunchesAreTimed) {
   EXPECT_EQ(events, 200) << "one each half a millisecond";
 }
 
-TEST(PlanThrottleTest, EventsFollowTheTriggersOfThePlan) {
+TEST(PlanThrottleTest, EventsFollowTheLaunchesOfDrops) {
   auto plan = PlanOf({}, 0);
   plan->iteration_launches = 4;
   PlanOp drop;
   drop.kind = PlanOpKind::kDrop;
-  drop.trigger = PlanTrigger::kAfterCompleted;
   drop.launch = 2;
   plan->ops.push_back(drop);
   PlanThrottle throttle;

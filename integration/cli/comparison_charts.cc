@@ -156,14 +156,14 @@ std::optional<Chart> OneIterationChart(const ReportData& data, const ReportFacts
 
 std::optional<Chart> MoveSizesChart(const ReportData& data) {
   if (!data.moves) return std::nullopt;
-  const std::vector<SizeClass> classes = SizeClasses(*data.moves);
+  const std::vector<MoveSizeClass> classes = MoveSizeClasses(*data.moves);
   if (classes.empty()) return std::nullopt;
   double most = 0;
-  for (const SizeClass& one : classes) most = std::max(most, one.fast);
+  for (const MoveSizeClass& one : classes) most = std::max(most, one.fast);
   const AxisUnit unit = AxisUnitFor(most, Unit::kBytesPerSecond);
   Json rows = Json::array();
   std::vector<LegendEntry> names;
-  for (const SizeClass& one : classes) {
+  for (const MoveSizeClass& one : classes) {
     const std::string name = MoveName(data.moves->kinds[one.kind]);
     if (names.empty() || names.back().name != name) names.push_back({name, KindColour(one.kind)});
     rows.push_back(Json{{"size", PowerOfTwo(one.least_bytes)},

@@ -54,7 +54,7 @@ Column BusyParts(const Column& start, const Column& seconds, const std::vector<b
   return busy;
 }
 
-std::vector<SizeClass> SizeClasses(const ReportMoves& moves) {
+std::vector<MoveSizeClass> MoveSizeClasses(const ReportMoves& moves) {
   struct Group {
     double bytes = 0;
     Column rates;
@@ -66,7 +66,7 @@ std::vector<SizeClass> SizeClasses(const ReportMoves& moves) {
     group.bytes += moves.bytes[i];
     group.rates.push_back(moves.bytes[i] / moves.seconds[i]);
   }
-  std::vector<SizeClass> classes;
+  std::vector<MoveSizeClass> classes;
   for (auto& [key, group] : groups) {
     std::ranges::sort(group.rates);
     classes.push_back({key.first, std::exp2(key.second), static_cast<double>(group.rates.size()), group.bytes,

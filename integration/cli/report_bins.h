@@ -25,14 +25,14 @@ Column BusyParts(const Column& start, const Column& seconds, const std::vector<b
                  double to, size_t count);
 
 // Moves of one kind and of one class of size: from `least_bytes`, a power of two, to twice that.
-struct SizeClass {
+struct MoveSizeClass {
   size_t kind = 0;
   double least_bytes = 0;
   double moves = 0, bytes = 0;
   double slow = 0, median = 0, fast = 0;  // bytes a second: below them lie 10, 50 and 90 % of the moves
 };
 // By kind, then by size. Moves without bytes or time are left out.
-std::vector<SizeClass> SizeClasses(const ReportMoves& moves);
+std::vector<MoveSizeClass> MoveSizeClasses(const ReportMoves& moves);
 
 // The iteration to look at more closely: the last whole one that lies within what `moves` remembers. Its number
 // among the iterations; none: there is none.

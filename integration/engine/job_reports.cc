@@ -134,7 +134,7 @@ void JobReports::Start() {
 
 allocator::MotionObserver* JobReports::AddDevice(int device, uint64_t budget_bytes, uint64_t device_bytes) {
   if (report_ == nullptr) return nullptr;
-  DeviceFacts facts;
+  ReportedDevice facts;
   facts.device = device;
   facts.budget_bytes = budget_bytes;
   facts.device_bytes = device_bytes;

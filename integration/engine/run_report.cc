@@ -37,7 +37,7 @@ size_t TransferFigures(const RunFacts& facts) {
 }  // namespace
 
 struct RunReport::Device {
-  Device(const DeviceFacts& device, const RunFacts& run, int number)
+  Device(const ReportedDevice& device, const RunFacts& run, int number)
       : facts(device),
         order(number),
         memory(static_cast<size_t>(MemoryFigure::kCount), Merge::kMaximum, kEverySeconds, kMostIntervals),
@@ -45,7 +45,7 @@ struct RunReport::Device {
         transferred(TransferFigures(run)),
         power({.pci_bus_id = device.pci_bus_id}) {}
 
-  const DeviceFacts facts;
+  const ReportedDevice facts;
   const int order;  // among the devices that were added
   MotionLog motion;
   IterationLog iterations;
@@ -74,7 +74,7 @@ RunReport::RunReport(std::string path, RunFacts facts, const AdviceFacts& advice
 
 RunReport::~RunReport() = default;
 
-allocator::MotionObserver* RunReport::AddDevice(const DeviceFacts& facts) {
+allocator::MotionObserver* RunReport::AddDevice(const ReportedDevice& facts) {
   const auto place = static_cast<size_t>(facts.device);
   owned_[place] = std::make_unique<Device>(facts, facts_, added_.fetch_add(1));
   devices_[place].store(owned_[place].get(), std::memory_order_release);

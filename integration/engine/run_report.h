@@ -57,7 +57,7 @@ class RunReport {
   ~RunReport();
 
   // Before the device's residency is made, which is to be given what this returns. Once for each device.
-  allocator::MotionObserver* AddDevice(const DeviceFacts& facts);
+  allocator::MotionObserver* AddDevice(const ReportedDevice& facts);
   // The job marks the end of an iteration. Any thread.
   void MarkIteration();
   // What has become known of the devices' iterations, in the place of what was known before. Any thread: the

@@ -181,7 +181,7 @@ enum class Row : uint16_t {
 inline constexpr size_t kRowCount = static_cast<size_t>(Row::kCount);
 
 // What driver_symbols.def says of a row, and explains.
-enum class RowUse : uint8_t { USED, HOOK, MUST };
+enum class SymbolUse : uint8_t { USED, HOOK, MUST };
 
 // A string as a template argument: families of wrappers are chosen by the name of the driver function.
 template <size_t N>
@@ -240,7 +240,7 @@ struct RowTraits;
   template <>                                                                                              \
   struct RowTraits<Row::symbol_> {                                                                         \
     using Function = decltype(&::symbol_);                                                                 \
-    static constexpr RowUse kUse = RowUse::use_;                                                           \
+    static constexpr SymbolUse kUse = SymbolUse::use_;                                                     \
     static constexpr std::string_view kSymbol = #symbol_;                                                  \
     static constexpr RowInfo kInfo = {#symbol_, HashName(BaseNameOf(#symbol_)), IsPerThreadForm(#symbol_), \
                                       IsSynchronous(#symbol_)};                                            \

@@ -267,16 +267,16 @@ struct Installer {
 
   template <Row R>
   void operator()() {
-    if constexpr (RowTraits<R>::kUse != RowUse::USED) {
+    if constexpr (RowTraits<R>::kUse != SymbolUse::USED) {
       if constexpr (Wrapper<R>::kInstalled) {
         if (state.real.Get<R>() == nullptr) return;  // not in this driver
         if (install(RowTraits<R>::kInfo.symbol, reinterpret_cast<void*>(&Wrapper<R>::Call)) == 0) {
           ++report->installed;
-        } else if (RowTraits<R>::kUse == RowUse::MUST) {
+        } else if (RowTraits<R>::kUse == SymbolUse::MUST) {
           report->missing.emplace_back(RowTraits<R>::kInfo.symbol);
         }
       } else {
-        static_assert(RowTraits<R>::kUse != RowUse::MUST, "a MUST row needs a family that wraps");
+        static_assert(RowTraits<R>::kUse != SymbolUse::MUST, "a MUST row needs a family that wraps");
       }
     }
   }

@@ -80,7 +80,7 @@ static int IsRate(struct Span key) {
 static const struct ListType {
   const char* type;
   int (*is_item)(struct Span key);
-} kListTypes[] = {{"Directories", IsDirectory}, {"DiskModel", IsRate}};
+} kListTypes[] = {{"Directories", IsDirectory}, {"ModelledDisk", IsRate}};
 
 static const struct ListType* ListTypeOf(int key) {
   for (size_t i = 0; key >= 0 && i < sizeof(kListTypes) / sizeof(kListTypes[0]); ++i) {

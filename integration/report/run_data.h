@@ -39,7 +39,7 @@ struct RunFacts {
   int64_t origin_nanos = 0;              // of the steady clock: time 0
 };
 
-struct DeviceFacts {
+struct ReportedDevice {
   int device = 0;
   std::string name;
   std::string pci_bus_id;  // for its energy
@@ -81,7 +81,7 @@ struct Power {
 // All of one device, at one moment. The pointers are not owned; none is null.
 struct RunData {
   const RunFacts* facts = nullptr;
-  const DeviceFacts* device = nullptr;
+  const ReportedDevice* device = nullptr;
   double seconds = 0;
   bool ended = false;
   std::string figures;                  // JSON: the metrics of the same moment

@@ -97,7 +97,7 @@ struct Duration {
 };
 
 // Rates and a latency; "none" is without limits.
-struct DiskModel {
+struct ModelledDisk {
   using Value = io::DiskModelOptions;
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return ParseDiskModel(text); }
 };
@@ -105,7 +105,9 @@ struct DiskModel {
 // Faults of drives; "none" is none.
 struct DriveFaults {
   using Value = std::vector<io::DriveFault>;
-  static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return ParseDriveFaults(text); }
+  static absl::StatusOr<Value> Read(std::string_view text, std::string_view) {
+    return ParseDriveFaults(text);
+  }
 };
 
 // What the field of a row is when the user says nothing: empty where `Type` has that, else what `fallback`

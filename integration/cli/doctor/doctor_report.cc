@@ -58,7 +58,7 @@ Json Of(const TorchFacts& it) {
           {"cuda", OrNull(it.cuda)},     {"package", OrNull(it.package)}, {"loads", it.loads}};
 }
 
-Json Of(const LinkRates& it) {
+Json Of(const MeasuredLink& it) {
   Json json = {{"problem", OrNull(it.problem)}};
   if (!it.problem.empty()) return json;
   json["copy_bytes"] = it.buffer_bytes;

@@ -60,7 +60,7 @@ struct CopyRate {
   double PerSecond() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }
 };
 
-struct LinkRates {
+struct MeasuredLink {
   std::string problem = "the GPU is not used";  // why it was not measured; empty: it was
   uint64_t buffer_bytes = 0;                    // of one copy
   CopyRate in, out;                             // to the GPU, from the GPU: each alone
@@ -76,7 +76,7 @@ struct DeviceFacts {
   bool maps = false;       // virtual memory management: mapping piece by piece
   bool host_numa = false;  // memory of a NUMA node can be made by the driver
   int numa_node = -1;      // the nearest of the host's; -1: not known
-  LinkRates link;
+  MeasuredLink link;
 };
 
 struct DriverFacts {

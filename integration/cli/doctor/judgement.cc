@@ -223,7 +223,7 @@ void Judgement::Device(int ordinal, const DeviceFacts& device, bool only) {
 }
 
 void Judgement::Link(int ordinal, const DeviceFacts& device) {
-  const LinkRates& link = device.link;
+  const MeasuredLink& link = device.link;
   const std::string what = absl::StrCat("link of GPU ", ordinal);
   if (!link.problem.empty()) {
     const bool unasked = link.problem == "not asked for";

@@ -92,7 +92,7 @@ class CopyPath {
 };
 
 absl::Status Measure(const CudaDriver& driver, CUcontext context, int device, std::chrono::nanoseconds time,
-                     LinkRates* rates) {
+                     MeasuredLink* rates) {
   CopyPath in(&driver, rates->buffer_bytes), out(&driver, rates->buffer_bytes);
   SPILLWAY_RETURN_IF_ERROR(in.Make(device));
   SPILLWAY_RETURN_IF_ERROR(out.Make(device));
@@ -110,8 +110,9 @@ absl::Status Measure(const CudaDriver& driver, CUcontext context, int device, st
 
 }  // namespace
 
-LinkRates MeasureLink(const CudaDriver& driver, CUcontext context, int device, const LinkOptions& options) {
-  LinkRates rates;
+MeasuredLink MeasureLink(const CudaDriver& driver, CUcontext context, int device,
+                         const LinkOptions& options) {
+  MeasuredLink rates;
   rates.problem.clear();
   const uint64_t host = options.host_bytes == 0 ? kMostBytes : options.host_bytes / 16;
   rates.buffer_bytes = std::min({kMostBytes, host, options.free_bytes / 8}) / kChunkBytes * kChunkBytes;

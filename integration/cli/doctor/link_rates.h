@@ -19,8 +19,8 @@ struct LinkOptions {
   uint64_t host_bytes = 0;           // available to this process; an eighth is used at most; 0: not known
   std::chrono::nanoseconds time{0};  // of each of the three parts
 };
-LinkRates MeasureLink(const allocator::CudaDriver& driver, CUcontext context, int device,
-                      const LinkOptions& options);
+MeasuredLink MeasureLink(const allocator::CudaDriver& driver, CUcontext context, int device,
+                         const LinkOptions& options);
 
 }  // namespace spillway::integration
 

@@ -54,7 +54,7 @@ TEST(ReportBinsTest, SizeClassesHaveQuantilesOfTheRates) {
   moves.bytes.insert(moves.bytes.end(), {2047, 0, 64});
   moves.seconds.insert(moves.seconds.end(), {1, 1, 0});
   moves.kind.insert(moves.kind.end(), {0, 0, 0});
-  const std::vector<SizeClass> classes = SizeClasses(moves);
+  const std::vector<MoveSizeClass> classes = MoveSizeClasses(moves);
   ASSERT_EQ(classes.size(), 2u);  // a move without bytes and one without time are left out
   EXPECT_EQ(classes[0].kind, 0u);
   EXPECT_EQ(classes[0].least_bytes, 1024);

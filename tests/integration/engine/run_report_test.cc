@@ -149,7 +149,7 @@ TEST_F(RunReportTest, TransfersAreWhatTheCountersGrewBy) {
 TEST_F(RunReportTest, FurtherDevicesHaveFilesOfTheirOwn) {
   RunReport report = Report();
   for (const int device : {2, 0}) {
-    DeviceFacts facts;
+    ReportedDevice facts;
     facts.device = device;
     report.AddDevice(facts);
   }
@@ -164,7 +164,7 @@ TEST_F(RunReportTest, FurtherDevicesHaveFilesOfTheirOwn) {
 TEST_F(RunReportTest, ADeviceThatFailsToStartDoesNotTakeTheFile) {
   RunReport report = Report();
   for (const int device : {0, 1, 2}) {
-    DeviceFacts facts;
+    ReportedDevice facts;
     facts.device = device;
     report.AddDevice(facts);
   }
@@ -235,7 +235,7 @@ TEST_F(RunReportTest, AKernelIsOneRowWhateverItsName) {
 
 TEST_F(RunReportTest, ADeviceThatIsNotInServiceIsNotLookedAt) {
   RunReport report = Report();
-  DeviceFacts facts;
+  ReportedDevice facts;
   facts.device = 1;
   report.AddDevice(facts);
   report.Look();

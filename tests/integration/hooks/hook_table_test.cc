@@ -51,10 +51,10 @@ class EveryRowTest : public HookTest {
 TEST_F(EveryRowTest, EachMustRowIsInstalled) {
   EXPECT_TRUE(report_.missing.empty());
   ForEachRow([&]<Row R>() {
-    if constexpr (RowTraits<R>::kUse == RowUse::MUST) {
+    if constexpr (RowTraits<R>::kUse == SymbolUse::MUST) {
       EXPECT_TRUE(driver().wrappers.contains(RowTraits<R>::kInfo.symbol)) << RowTraits<R>::kInfo.symbol;
     }
-    if constexpr (RowTraits<R>::kUse == RowUse::USED) {
+    if constexpr (RowTraits<R>::kUse == SymbolUse::USED) {
       EXPECT_FALSE(driver().wrappers.contains(RowTraits<R>::kInfo.symbol)) << RowTraits<R>::kInfo.symbol;
     }
   });

@@ -37,7 +37,7 @@ class RunDataTest : public ::testing::Test {
   json Parsed() const { return json::parse(RunDataJson(data_)); }
 
   RunFacts facts_;
-  DeviceFacts device_;
+  ReportedDevice device_;
   TimeSeries memory_{static_cast<size_t>(MemoryFigure::kCount), Merge::kMaximum, 0.5, 8};
   TimeSeries transfers_{4, Merge::kSum, 0.5, 8};
   RunData data_;

@@ -68,7 +68,7 @@ TEST(DefaultTest, IsReadWhereATypeHasNot) {
   EXPECT_TRUE(Default<Switch>("on", ""));
   EXPECT_EQ(Default<Word<Colour>>("green", "on, off or green"), Colour::kGreen);
   EXPECT_EQ(Default<Duration>("30s", ""), std::chrono::seconds(30));
-  EXPECT_FALSE(Default<DiskModel>("none", "").Limits());
+  EXPECT_FALSE(Default<ModelledDisk>("none", "").Limits());
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ class SpillMovesTest : public ::testing::Test {
     SpillStoreOptions options = SmallOptions(paths_[0].path());
     options.directories = {{.path = paths_[0].path(), .cap_bytes = 64 * kSlotBytes},
                            {.path = paths_[1].path(), .cap_bytes = cap_of_second}};
-    options.request_timeout = milliseconds(300);
+    options.request_timeout = std::chrono::seconds(30);  // a read that is held is no silence here
     options.retry_time = milliseconds(20);
     options.first_probe = milliseconds(20);
     options.errors_until_closed = 1;

@@ -1,0 +1,43 @@
+// StreamFollower: what the predictor does, without its thread: finds the sequence that the job of a stream is on,
+// and has a plan for it from the same launch on. For replays.
+
+#ifndef SPILLWAY_TESTS_POLICY_STREAMS_STREAM_FOLLOWER_H_
+#define SPILLWAY_TESTS_POLICY_STREAMS_STREAM_FOLLOWER_H_
+
+#include <map>
+#include <memory>
+
+#include "policy/planner/plan.h"
+#include "policy/planner/runtime_planner.h"
+#include "policy/trace/kernel_times.h"
+#include "policy/trace/sequence_tracker.h"
+#include "tests/policy/streams/stream.h"
+
+namespace spillway::policy {
+
+class StreamFollower {
+ public:
+  // The stream must outlive it. `run_ahead`, `launch`: as in StreamReplayOptions.
+  StreamFollower(const Stream& stream, const Machine& machine, LaunchIndex run_ahead, Nanos launch);
+
+  // The host has made launch `index`. True when another plan is in force from now on.
+  bool Add(LaunchIndex index);
+  // Null: none.
+  std::shared_ptr<const MigrationPlan> plan() const { return plan_; }
+  const SequenceCounts& counts() const { return tracker_.counts(); }
+
+ private:
+  std::shared_ptr<const MigrationPlan> PlanOf(SequenceId sequence);
+
+  const Stream& stream_;
+  RuntimeMachine machine_;
+  KernelTimes times_;
+  SequenceTracker tracker_;
+  uint64_t settled_version_ = 0;
+  std::map<SequenceId, std::unique_ptr<RuntimePlanner>> planners_;
+  std::shared_ptr<const MigrationPlan> plan_;
+};
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_TESTS_POLICY_STREAMS_STREAM_FOLLOWER_H_

@@ -122,7 +122,8 @@ class Residency {
 
   // ---- Prediction: called by integration/prediction (policy/planner/plan.h, plan_runner.h).
 
-  // Replaces the plan in force from the next iteration on; null drops it: least recently used from now on.
+  // Replaces the plan in force from the next iteration on; null drops it: least recently used from now on, as with
+  // hints (MigrationPlan::hints). Neither of these two allocates.
   virtual void SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) = 0;
 
   // Which accesses write, as far as sampled launches have shown by now; null before anything is known. A

@@ -84,7 +84,7 @@ void Predictor::Depart(const Expectation* expected) {
   departures_.fetch_add(1, std::memory_order_relaxed);
   iteration_launches_.store(0, std::memory_order_relaxed);
   allocator::Residency* const residency = residency_.load();
-  if (residency != nullptr && options_.mode == PredictorMode::kPlan) residency->SetPlan(nullptr);
+  if (residency != nullptr && options_.mode == PredictorMode::kPlan) residency->SetPlan(expected->hints);
 }
 
 void Predictor::OnAllocate(int, allocator::BlockId block, uint64_t bytes, uint64_t copied_bytes) {
@@ -126,6 +126,7 @@ bool Predictor::Poll() {
   if (!whole) StartOver();
   const bool any = Feed(whole ? before : trace_.begin());
   if (tracker_.version() != settled_version_) PutInForce();
+  SetHints();
   if (any) {
     NoteFollowed();
     KeepUpToDate();
@@ -192,11 +193,20 @@ void Predictor::StartOver() {
   if (const Expectation* const expected = expected_.load()) Depart(expected);
 }
 
-// Shows the tracker the launches from `from` to the end of the trace. True when there were any.
+// Shows the tracker, and the hints after a departure, the launches from `from` on. True when there were any.
 bool Predictor::Feed(LaunchIndex from) {
-  for (LaunchIndex index = from; index < trace_.end(); ++index)
+  for (LaunchIndex index = from; index < trace_.end(); ++index) {
     tracker_.Add(trace_, index, MarkedBefore(index));
+    if (hints_ && tracker_.sequence() == policy::kNoSequence)
+      hints_moved_ |= hints_->Follow(index, trace_.at(index));
+  }
   return from < trace_.end();
+}
+
+void Predictor::SetHints() {
+  if (!std::exchange(hints_moved_, false) || !hints_ || tracker_.sequence() != policy::kNoSequence) return;
+  if (allocator::Residency* const residency = residency_.load()) residency->SetPlan(hints_->plan());
+  if (hints_->plan() == nullptr) hints_.reset();
 }
 
 bool Predictor::MarkedBefore(LaunchIndex index) {
@@ -215,6 +225,7 @@ void Predictor::PutInForce() {
   std::erase_if(sequence_plans_, [this](const auto& one) { return !tracker_.Knows(one.first); });
   const policy::SequenceId current = tracker_.sequence();
   if (current == policy::kNoSequence || residency_.load() == nullptr) return;
+  hints_.reset();
   const policy::Trace& sequence = tracker_.IterationOf(current);
   auto expectation = std::make_unique<Expectation>();
   expectation->start = tracker_.start();
@@ -231,6 +242,7 @@ void Predictor::PutInForce() {
   } else {
     SetPlanOfSequence();
   }
+  if (hints_) expectation->hints = hints_->plan();
   in_force_ = expectation.get();
   expected_.store(in_force_);
   expectations_.push_back(std::move(expectation));
@@ -247,8 +259,9 @@ void Predictor::SetPlanOfSequence() {
   counts_.forecast = plan->forecast();
   if (options_.mode == PredictorMode::kForecast) return;
   ++counts_.plans;
-  if (allocator::Residency* const residency = residency_.load())
-    residency->SetPlan(plan->From(tracker_.start()));
+  const std::shared_ptr<const policy::MigrationPlan> from = plan->From(tracker_.start());
+  if (from != nullptr) hints_.emplace(tracker_.IterationOf(current), *from);
+  if (allocator::Residency* const residency = residency_.load()) residency->SetPlan(from);
 }
 
 // Puts another plan in force for the sequence whose plan is in force.
@@ -262,7 +275,7 @@ void Predictor::Replace(bool better) {
   counts_.improved += better ? 1 : 0;
   residency->SetPlan(plan.From(tracker_.start()));
   // If a thread has departed meanwhile, it may have dropped only the plan before this one.
-  if (expected_.load() != in_force_) residency->SetPlan(nullptr);
+  if (expected_.load() != in_force_) residency->SetPlan(in_force_->hints);
 }
 
 // When the memory to plan for has changed (by external allocations or refused chunks), the sequence is

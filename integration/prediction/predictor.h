@@ -1,8 +1,9 @@
 // Predictor: watches the launches of one device and keeps a plan in force while they follow a known sequence.
 // The engine makes one per device; the residency calls it as its LaunchObserver. On launching threads it only
 // compares signatures and records. Its own thread (`spillway-plan`) finds sequences and plans. The first
-// launch that departs from the sequence drops the plan at once. The plan is put in force again where the job
-// is seen to be on a known sequence, in the middle of an iteration, too. Only Start can fail.
+// launch that departs from the sequence drops the plan at once; what of it is still of use stays as hints. The
+// plan is put in force again where the job is seen to be on a known sequence, in the middle of an iteration,
+// too. Only Start can fail.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_PREDICTOR_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_PREDICTOR_H_
@@ -26,6 +27,7 @@
 #include "io/os/sync.h"
 #include "policy/bound/iteration_uses.h"
 #include "policy/planner/plan.h"
+#include "policy/planner/plan_hints.h"
 #include "policy/planner/recorded_workload.h"
 #include "policy/trace/kernel_times.h"
 #include "policy/trace/sequence_tracker.h"
@@ -129,6 +131,7 @@ class Predictor : public allocator::LaunchObserver {
  private:
   // The signatures that launching threads compare with; one expectation per plan put in force.
   struct Expectation {
+    std::shared_ptr<const policy::MigrationPlan> hints;  // after a departure; null: there is no plan
     policy::LaunchIndex start = 0;
     std::vector<uint64_t> signatures;
     bool Matches(policy::LaunchIndex index, uint64_t signature) const {
@@ -152,6 +155,7 @@ class Predictor : public allocator::LaunchObserver {
   bool Feed(policy::LaunchIndex from);
   bool MarkedBefore(policy::LaunchIndex index);
   void PutInForce();
+  void SetHints();
   void SetPlanOfSequence();
   void Observe();
   void NoteFollowed();
@@ -188,10 +192,12 @@ class Predictor : public allocator::LaunchObserver {
   std::deque<policy::LaunchIndex> marks_;
   std::optional<policy::LaunchIndex> last_mark_;
   std::map<policy::SequenceId, std::unique_ptr<SequencePlan>> sequence_plans_;
-  uint64_t settled_version_ = 0;           // of the tracker, when a plan was last put in force
-  const Expectation* in_force_ = nullptr;  // the one stored last; the job may have departed from it
-  bool entered_ = false;                   // the sequence, and its plan has not been checked since
-  uint64_t iteration_ = 0;                 // of the sequence, when its plan was last checked
+  uint64_t settled_version_ = 0;            // of the tracker, when a plan was last put in force
+  const Expectation* in_force_ = nullptr;   // the one stored last; the job may have departed from it
+  std::optional<policy::PlanHints> hints_;  // of the plan in force, or of the one that the job departed from
+  bool hints_moved_ = false;                // other hints are to be put in force
+  bool entered_ = false;                    // the sequence, and its plan has not been checked since
+  uint64_t iteration_ = 0;                  // of the sequence, when its plan was last checked
   std::vector<std::unique_ptr<const Expectation>>
       expectations_;  // in force, and retired ones that may be read
   policy::KernelTimes times_;

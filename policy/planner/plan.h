@@ -71,6 +71,9 @@ struct MigrationPlan {
   // drops, then copies out, then fetches, each in the order of `needed`. `needed` decides which transfer goes
   // next in a copy queue.
   std::vector<PlanOp> ops;
+  // The job has departed from the plan (PlanHints): its ops are carried out as far as there is memory to spare,
+  // and blocks leave as without a plan.
+  bool hints = false;
 
   // What the plan counts on, from here to the end; empty or 0 when it does not.
 

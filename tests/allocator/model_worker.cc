@@ -261,6 +261,7 @@ class Worker {
     plan->start = device_->Stats().launches;
     plan->iteration_launches = 1;
     const uint32_t steps = 1 + Pick(8);
+    plan->hints = Pick(4) == 0;
     for (uint32_t i = 0; i < steps; ++i) {
       policy::PlanOp op;
       op.kind = Pick(4) == 0 ? policy::PlanOpKind::kDrop : policy::PlanOpKind::kFetch;

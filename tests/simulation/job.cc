@@ -289,6 +289,7 @@ class Thread {
     plan->start = world_.residency().log()->count();
     plan->iteration_launches = 1;
     const uint32_t steps = 1 + Pick(8);
+    plan->hints = Pick(4) == 0;
     for (uint32_t i = 0; i < steps; ++i) {
       policy::PlanOp op;
       const uint32_t kind = Pick(6);

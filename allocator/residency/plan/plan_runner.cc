@@ -28,7 +28,7 @@ PlanRunner::PlanRunner(Core* core, Charges* charges, const LaunchLog* log, Evict
 
 void PlanRunner::Set(std::shared_ptr<const policy::MigrationPlan> plan) {
   std::unique_ptr<const PlanThrottle::Table> table =
-      plan == nullptr ? nullptr : PlanThrottle::MakeTable(*plan);
+      plan == nullptr || plan->hints ? nullptr : PlanThrottle::MakeTable(*plan);
   os::MutexLock lock(&mu_);
   throttle_.Set(std::move(table));
   next_ = std::move(plan);
@@ -47,6 +47,7 @@ void PlanRunner::Adopt() {
     throttle_.FreeRetired();
   }
   FollowGpu();
+  hints_ = plan != nullptr && plan->hints;
   cursor_.Reset(std::move(plan), gpu_);
 }
 
@@ -94,6 +95,8 @@ PlanBlockView PlanRunner::ViewOfLocked(const TableLock& lock, const Block& block
   view.bytes = block.chunks * core_->chunk_bytes;
   view.copy_bytes = Core::BytesOfCopy(block);
   view.free_bytes = charges_->chunks(lock).available() * core_->chunk_bytes;
+  // The reserve that is kept without a plan is for what launches ask for.
+  if (hints_) view.free_bytes -= std::min(view.free_bytes, core_->options.free_reserve_bytes);
   view.used = block.gate.last_use.load();
   view.copied = !block.copies.copy_homes.empty();
   if (block.state == BlockState::kSpilled) {

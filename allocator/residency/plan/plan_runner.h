@@ -26,8 +26,10 @@ class PlanRunner final : public PlannedUses, private policy::PlanMover {
  public:
   PlanRunner(Core* core, Charges* charges, const LaunchLog* log, Evictor* evictor, Faulter* faulter);
 
-  // The plan is in force from the next Poll on; null drops the one in force. Any thread.
+  // The plan is in force from the next Poll on; null drops the one in force. Any thread; does not allocate for
+  // null or for hints (MigrationPlan::hints), which a departure puts in the plan's place.
   void Set(std::shared_ptr<const policy::MigrationPlan> plan);
+  // Whether a plan is in force that the job follows: not with hints.
   bool active() const override { return throttle_.active(); }
   // What launching threads have to know of the plan in force.
   const PlanThrottle& throttle() const { return throttle_; }
@@ -42,9 +44,10 @@ class PlanRunner final : public PlannedUses, private policy::PlanMover {
   uint64_t chunks_wanted() const override { return cursor_.bytes_wanted() / core_->chunk_bytes; }
   // The place from which the next use of a block is counted: the host's, or the plan's start.
   policy::LaunchIndex Now() const override { return cursor_.Now(); }
-  // The launch, `now` or later, that next uses the block by the plan; kNever without a plan or a use.
+  // The launch, `now` or later, that next uses the block by the plan; kNever without a use, without a plan, and
+  // with hints: blocks leave by recency then.
   policy::LaunchIndex NextUse(const Block& block, policy::LaunchIndex now) const override {
-    return cursor_.NextUse(block.id.raw(), now);
+    return hints_ ? policy::kNever : cursor_.NextUse(block.id.raw(), now);
   }
   // Changes with the plan that NextUse is of.
   uint64_t plan_number() const override { return plan_number_; }
@@ -82,6 +85,7 @@ class PlanRunner final : public PlannedUses, private policy::PlanMover {
 
   // ---- Device's thread.
   uint64_t plan_number_ = 0;
+  bool hints_ = false;  // what the cursor has are hints
   policy::PlanCursor cursor_;
   policy::LaunchIndex gpu_ = 0;  // all launches before it have completed
 };

@@ -26,6 +26,13 @@ class PredictorTest : public testing::Test {
     for (uint32_t block = 8; block >= 1; --block) Launch(block);
   }
 
+  // Those that were put in force, without hints.
+  std::vector<std::shared_ptr<const policy::MigrationPlan>> Plans() const {
+    auto plans = residency_.plans;
+    std::erase_if(plans, [](const auto& plan) { return plan != nullptr && plan->hints; });
+    return plans;
+  }
+
   FakeResidency residency_;
   Predictor predictor_;
   policy::LaunchIndex index_ = 0;
@@ -52,7 +59,7 @@ TEST_F(PredictorTest, PlansAfterTwoEqualIterations) {
   EXPECT_EQ(predictor_.stats().departures, 0u);
 }
 
-TEST_F(PredictorTest, TheFirstDepartureDropsThePlanOnTheLaunchingThread) {
+TEST_F(PredictorTest, TheFirstDepartureLeavesHintsOnTheLaunchingThread) {
   predictor_.UsePlansOf(&residency_);
   RunIteration();
   RunIteration();
@@ -61,11 +68,51 @@ TEST_F(PredictorTest, TheFirstDepartureDropsThePlanOnTheLaunchingThread) {
   Launch(1);
   Launch(3);  // expected: 2
   ASSERT_EQ(residency_.plans.size(), 2u);
-  EXPECT_EQ(residency_.plans[1], nullptr);
+  ASSERT_NE(residency_.plans[1], nullptr);
+  EXPECT_TRUE(residency_.plans[1]->hints);
+  EXPECT_EQ(residency_.plans[1]->start, residency_.plans[0]->start);
+  EXPECT_FALSE(residency_.plans[1]->ops.empty());
   EXPECT_EQ(predictor_.stats().departures, 1u);
   EXPECT_EQ(predictor_.stats().iteration_launches, 0u);
   Launch(5);  // once only
   EXPECT_EQ(residency_.plans.size(), 2u);
+}
+
+TEST_F(PredictorTest, HintsMoveToWhereTheJobIsAndEndWhereItIsNowhere) {
+  predictor_.UsePlansOf(&residency_);
+  RunIteration();
+  RunIteration();
+  predictor_.Poll();
+  Launch(1);
+  Launch(3);  // expected: 2
+  predictor_.Poll();
+  ASSERT_EQ(residency_.plans.size(), 3u);
+  EXPECT_TRUE(residency_.plans[2]->hints);
+  EXPECT_EQ(residency_.plans[2]->PositionOf(index_), 3u) << "block 4 is next";
+  for (int strange = 0; strange < 5; ++strange) {
+    EXPECT_EQ(residency_.plans.size(), 3u);
+    Launch(20 + static_cast<uint32_t>(strange));
+    predictor_.Poll();
+  }
+  ASSERT_EQ(residency_.plans.size(), 4u) << "a quarter of the iteration is over";
+  EXPECT_EQ(residency_.plans[3], nullptr);
+}
+
+TEST_F(PredictorTest, NothingIsLeftOfAPlanThatWasNotInForce) {
+  PredictorOptions options;
+  options.mode = PredictorMode::kForecast;
+  Predictor forecasts(options);
+  forecasts.UsePlansOf(&residency_);
+  policy::LaunchIndex index = 0;
+  for (uint32_t block = 1; block <= 8; ++block) forecasts.OnAllocate(0, BlockId(0, block), 2, 2);
+  for (int i = 0; i < 3; ++i) {
+    for (uint32_t block = 1; block <= 8; ++block) forecasts.OnLaunch(0, index++, block, SetOf({block}));
+    forecasts.Poll();
+  }
+  forecasts.OnLaunch(0, index++, 5, SetOf({5}));
+  forecasts.Poll();
+  EXPECT_EQ(forecasts.stats().departures, 1u);
+  EXPECT_TRUE(residency_.plans.empty());
 }
 
 TEST_F(PredictorTest, FindsTheIterationAgainAfterADeparture) {
@@ -81,9 +128,9 @@ TEST_F(PredictorTest, FindsTheIterationAgainAfterADeparture) {
     RunIteration();
     predictor_.Poll();
   }
-  ASSERT_EQ(residency_.plans.size(), 3u);
-  EXPECT_NE(residency_.plans[2], nullptr);
-  EXPECT_EQ(residency_.plans[2]->iteration_launches, 16u);
+  ASSERT_EQ(Plans().size(), 2u);
+  EXPECT_FALSE(residency_.plans.back()->hints);
+  EXPECT_EQ(residency_.plans.back()->iteration_launches, 16u);
 }
 
 TEST_F(PredictorTest, LaunchesBeforeThePlanWasInForceAreComparedToo) {
@@ -105,12 +152,12 @@ TEST_F(PredictorTest, TakesAKnownSequenceUpAgainInTheMiddleOfAnIteration) {
   ASSERT_EQ(residency_.plans.size(), 1u);
   for (uint32_t block = 11; block <= 15; ++block) Launch(block);  // an evaluation, say
   predictor_.Poll();
-  ASSERT_EQ(residency_.plans.size(), 2u);
-  EXPECT_EQ(residency_.plans[1], nullptr);
+  ASSERT_EQ(Plans().size(), 2u);
+  EXPECT_EQ(Plans()[1], nullptr) << "nothing of the plan is like it";
   for (uint32_t block = 3; block <= 8; ++block) Launch(block);
   predictor_.Poll();
-  ASSERT_EQ(residency_.plans.size(), 3u);
-  const policy::MigrationPlan& plan = *residency_.plans[2];
+  ASSERT_EQ(Plans().size(), 3u);
+  const policy::MigrationPlan& plan = *Plans()[2];
   EXPECT_EQ(plan.PositionOf(index_), 8u);
   EXPECT_EQ(plan.start + 8, index_);
   EXPECT_EQ(plan.ops.size(), residency_.plans[0]->ops.size());
@@ -118,10 +165,10 @@ TEST_F(PredictorTest, TakesAKnownSequenceUpAgainInTheMiddleOfAnIteration) {
   EXPECT_EQ(predictor_.stats().iteration_launches, 16u);
   // It is followed from there: the next departure drops it on the launching thread.
   for (uint32_t block = 8; block >= 1; --block) Launch(block);
-  EXPECT_EQ(residency_.plans.size(), 3u);
+  const size_t before = residency_.plans.size();
   Launch(2);
-  ASSERT_EQ(residency_.plans.size(), 4u);
-  EXPECT_EQ(residency_.plans[3], nullptr);
+  ASSERT_EQ(residency_.plans.size(), before + 1);
+  EXPECT_TRUE(residency_.plans.back()->hints);
 }
 
 TEST_F(PredictorTest, AMarkedIterationIsKnownAfterItsFirstTime) {

@@ -16,10 +16,22 @@ StreamFollower::StreamFollower(const Stream& stream, const Machine& machine, Lau
 
 bool StreamFollower::Add(LaunchIndex index) {
   tracker_.Add(stream_.trace, index, std::ranges::binary_search(stream_.marks, index));
-  if (tracker_.version() == settled_version_) return false;
-  settled_version_ = tracker_.version();
-  plan_ = nullptr;
-  if (tracker_.sequence() != kNoSequence) plan_ = PlanOf(tracker_.sequence());
+  if (tracker_.version() != settled_version_) {
+    settled_version_ = tracker_.version();
+    if (tracker_.sequence() != kNoSequence) {
+      planned_ = tracker_.sequence();
+      plan_ = PlanOf(planned_);
+      hints_.reset();
+      return true;
+    }
+    if (plan_ == nullptr) return false;
+    hints_.emplace(tracker_.IterationOf(planned_), *plan_);
+    hints_->Follow(index, stream_.trace.at(index));
+  } else if (!hints_ || !hints_->Follow(index, stream_.trace.at(index))) {
+    return false;
+  }
+  plan_ = hints_->plan();
+  if (plan_ == nullptr) hints_.reset();
   return true;
 }
 

@@ -6,8 +6,10 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "policy/planner/plan.h"
+#include "policy/planner/plan_hints.h"
 #include "policy/planner/runtime_planner.h"
 #include "policy/trace/kernel_times.h"
 #include "policy/trace/sequence_tracker.h"
@@ -22,7 +24,7 @@ class StreamFollower {
 
   // The host has made launch `index`. True when another plan is in force from now on.
   bool Add(LaunchIndex index);
-  // Null: none.
+  // Null: none. After a departure: its hints.
   std::shared_ptr<const MigrationPlan> plan() const { return plan_; }
   const SequenceCounts& counts() const { return tracker_.counts(); }
 
@@ -36,6 +38,8 @@ class StreamFollower {
   uint64_t settled_version_ = 0;
   std::map<SequenceId, std::unique_ptr<RuntimePlanner>> planners_;
   std::shared_ptr<const MigrationPlan> plan_;
+  SequenceId planned_ = kNoSequence;  // whose plan that is, or the hints'
+  std::optional<PlanHints> hints_;
 };
 
 }  // namespace spillway::policy

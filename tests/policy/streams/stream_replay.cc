@@ -81,6 +81,9 @@ class Job final : private PlanMover {
     Nanos end = 0;
   };
 
+  // By a plan that the job follows.
+  bool Planned() const { return cursor_.active() && !follower_.plan()->hints; }
+  Bytes Reserve() const { return options_.machine.gpu_bytes / 16; }
   Bytes Free() const { return options_.machine.gpu_bytes - used_; }
   bool Measured() const { return completed_ >= static_cast<int64_t>(stream_.MeasuredFrom()); }
   std::span<const TraceBlock> NamesOf(int64_t launch) const {
@@ -117,6 +120,7 @@ class Job final : private PlanMover {
     view.bytes = block.bytes;
     view.copy_bytes = 0;  // launches that read take no copy back: any idle interval will do
     view.free_bytes = Free();
+    if (!Planned()) view.free_bytes -= std::min(view.free_bytes, Reserve());
     view.used = static_cast<LaunchIndex>(block.last_use + 1);
     view.copied = block.copy || block.moving;
     if (block.on_gpu && block.arrived) {
@@ -292,7 +296,7 @@ class Job final : private PlanMover {
     return Evict(MissingBytes());
   }
   // Without a plan a sixteenth of the memory is kept free, once some was missing.
-  bool KeepReserve() { return pressure_ && !cursor_.active() && Evict(options_.machine.gpu_bytes / 16); }
+  bool KeepReserve() { return pressure_ && !Planned() && Evict(Reserve()); }
   // Has blocks leave until so many bytes are free, or will be. True when one more leaves.
   bool Evict(Bytes wanted) {
     Bytes coming = Free();
@@ -305,7 +309,7 @@ class Job final : private PlanMover {
           block.last_use >= completed_ || std::ranges::find(names, TraceBlock{id}) != names.end())
         continue;
       const LaunchIndex next = cursor_.NextUse(id, static_cast<LaunchIndex>(host_));
-      order.emplace_back(cursor_.active() ? kNever - next : static_cast<LaunchIndex>(block.last_use + 1), id);
+      order.emplace_back(Planned() ? kNever - next : static_cast<LaunchIndex>(block.last_use + 1), id);
     }
     std::ranges::sort(order);
     const Bytes before = coming;

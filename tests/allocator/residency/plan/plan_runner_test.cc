@@ -118,6 +118,29 @@ TEST_F(PlanRunnerTest, WhatIsNeededFirstComesFirst) {
   EXPECT_EQ(Wrong(device, late, 2) + Wrong(device, soon, 3), 0u);
 }
 
+TEST_F(PlanRunnerTest, HintsFetchIntoWhatIsFreeBeyondTheReserve) {
+  CoreSetup setup = Setup(4 * kBlock);
+  setup.free_reserve_bytes = 2 * kBlock;
+  CoreDevice device(setup);
+  const CUdeviceptr first = Filled(device, 1), second = Filled(device, 2);
+  std::vector<CUdeviceptr> others;
+  for (int i = 0; i < 4; ++i) others.push_back(Filled(device, 3 + i));
+  SpillTo(device, first);
+  SpillTo(device, second);  // three blocks are free
+  Begin(device, 6);
+  Use(device, 0, others[0]);
+  Fetch(device, first, 0, 4);
+  Fetch(device, second, 0, 5);
+  plan_->budget_bytes = 100 * kBlock;
+  plan_->hints = true;
+  Set(device);
+  WaitForState(device, first, BlockState::kResident);
+  Read(device, others[0]);
+  device.Synchronize();
+  EXPECT_EQ(StateOf(device, second), BlockState::kSpilled) << "two blocks are the reserve";
+  EXPECT_EQ(Wrong(device, first, 1) + Wrong(device, second, 2), 0u);
+}
+
 TEST_F(PlanRunnerTest, BlocksGoToTheTierOfThePlan) {
   CoreDevice device(Setup(2 * kBlock));
   const CUdeviceptr to_disk = Filled(device, 1), to_host = Filled(device, 2);

@@ -1,0 +1,47 @@
+// PlanHints: what of a plan is still of use after the job has departed from it. Most of what an iteration does
+// with persistent blocks (weights, optimizer states) it does in any form of it: these are fetched and copied
+// out as the plan says, while blocks leave as without a plan. The launches that follow say where in the plan
+// the job is. The predictor keeps one from a departure on until the job is on a known sequence again. One
+// thread; nothing fails.
+
+#ifndef SPILLWAY_POLICY_PLANNER_PLAN_HINTS_H_
+#define SPILLWAY_POLICY_PLANNER_PLAN_HINTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "policy/planner/plan.h"
+#include "policy/trace/trace.h"
+
+namespace spillway::policy {
+
+class PlanHints {
+ public:
+  // `iteration`: the launches of the plan's iteration, as a trace that begins with launch 0.
+  PlanHints(const Trace& iteration, const MigrationPlan& plan);
+
+  // The plan's fetches and copies out of persistent blocks, with MigrationPlan::hints set; null once the job
+  // has been too long without a launch of the plan.
+  std::shared_ptr<const MigrationPlan> plan() const { return plan_; }
+
+  // The job has made this launch. True when plan() has changed: the place in it moves to the nearest launch with
+  // the same function and the same persistent blocks. A quarter of an iteration without such a launch ends it.
+  bool Follow(LaunchIndex index, const LaunchRecord& launch);
+
+ private:
+  uint64_t PlaceOf(const LaunchRecord& launch) const;
+  uint32_t Nearest(const std::vector<uint32_t>& positions, uint32_t expected) const;
+
+  std::unordered_set<TraceBlock> persistent_;  // neither handed out nor freed in the iteration
+  // Positions, ascending, by a signature of the function and of the persistent blocks.
+  std::unordered_map<uint64_t, std::vector<uint32_t>> positions_;
+  std::shared_ptr<const MigrationPlan> plan_;
+  uint32_t strange_ = 0;  // launches in a row that the plan does not have
+};
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_PLANNER_PLAN_HINTS_H_

@@ -125,8 +125,9 @@ build_into() {
   if command -v ccache >/dev/null; then
     set -- -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@"
   fi
-  progress "$directory/logs/configure.log" true cmake -S "$ROOT" -B "$directory" -G Ninja -DSPILLWAY_PYTHON="$PYTHON" "$@"
-  progress "$directory/logs/build.log" steps_done ninja -C "$directory" "${TARGETS[@]}"
+  # Where the caller goes on by && or ||, set -e ends nothing in here.
+  progress "$directory/logs/configure.log" true cmake -S "$ROOT" -B "$directory" -G Ninja -DSPILLWAY_PYTHON="$PYTHON" "$@" || return 1
+  progress "$directory/logs/build.log" steps_done ninja -C "$directory" "${TARGETS[@]}" || return 1
   # Without a network the build is whole; only `spillway report` then makes no page, and says so.
   "$ROOT/integration/packaging/fetch_vega.py" --build "$directory" >/dev/null || true
 }
@@ -136,6 +137,6 @@ install_python_package() {
   local python
   for python in "${PYTHONS[@]}"; do
     progress "$ROOT/build/logs/package.log" true \
-      "$python" -m pip install -q --disable-pip-version-check --force-reinstall --no-deps "$ROOT/integration/python"
+      "$python" -m pip install -q --disable-pip-version-check --force-reinstall --no-deps "$ROOT/integration/python" || return 1
   done
 }

@@ -20,6 +20,7 @@ sys.path[:0] = [str(HERE.parents[1] / "integration" / "python"), str(HERE / "sce
 import forks  # noqa: E402  (the paths come first)
 import small  # noqa: E402
 import torch  # noqa: E402
+from slowdown import slowdown  # noqa: E402
 
 import spillway  # noqa: E402
 
@@ -188,7 +189,7 @@ def main():
             return  # this is the child: its end is what is looked at
         result = child.result or {"raised": f"no answer within {ANSWER_SECONDS} s", "saved": None, "seconds": None}
         pages[name] = {"seen": [result["raised"], child.status], "hashes": {"saved": result["saved"]},
-                       "figures": {**result, "ending_seconds": child.ending_seconds}}  # fmt: skip
+                       "figures": {**result, "ending_seconds": child.ending_seconds, "slowdown": slowdown()}}  # fmt: skip
         print(f"{name}: {result['raised']} after {result['seconds']} s, ended with {child.status} after {child.ending_seconds:.2f} s", flush=True)
     args.json.write_text(json.dumps({"pages": pages, "losses_sha256": None, "state_sha256": None}, indent=2) + "\n")
 

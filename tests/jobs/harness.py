@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,6 +14,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(ROOT / "integration" / "quickstart"), str(ROOT / "tests" / "fakes")]
 
 import job  # noqa: E402  (the paths come first)
+from slowdown import in_time  # noqa: E402, F401
 
 PROBE = HERE / "step_probe.py"
 MIB = job.MIB
@@ -112,19 +112,6 @@ def largest_waste(metrics):
     """Of all devices of all ranks, each with its file of SPILLWAY_METRICS or None; None where nothing was asked for."""
     found = [waste_of(device) for one in metrics if one for device in one["devices"]]
     return max((waste for waste in found if waste is not None), default=None)
-
-
-def slowdown():
-    """How much longer a computation takes here and now than on a processor of its own."""
-    start, used = time.monotonic(), time.process_time()
-    while time.process_time() - used < 0.3:
-        pass
-    return max(1.0, (time.monotonic() - start) / (time.process_time() - used))
-
-
-def in_time(seconds, limit):
-    """Whether something took at most `limit` seconds of a processor of its own; asked right after it."""
-    return seconds <= limit or seconds <= limit * slowdown()
 
 
 def free_bytes(folder):

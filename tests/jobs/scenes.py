@@ -20,7 +20,7 @@ from harness import MIB
 from scene_table import SCENES
 
 TIMEOUT = 240  # a scene takes some seconds; on a busy machine more
-ERROR_SECONDS = 2  # from an error on the GPU to its exception, and from there to the end of the process
+ERROR_SECONDS = 2  # of a processor of its own, from an error on the GPU to its exception, and from there to the end of the process
 SECONDS_OF_ERRORS = ("seconds", "ending_seconds")
 
 
@@ -94,7 +94,8 @@ def judge_errors(name, native, ours, problems):
         figures, natives = entry["figures"], native.report["pages"][phase]["figures"]
         for key in SECONDS_OF_ERRORS:
             more = figures[key] - natives[key] if figures.get(key) is not None else TIMEOUT
-            problems.expect(harness.in_time(more, ERROR_SECONDS), f"{name} {phase}: {key} is {figures.get(key)}, native's {natives[key]}")
+            limit = ERROR_SECONDS * figures.get("slowdown", 1)  # as it was right after the phase
+            problems.expect(more <= limit, f"{name} {phase}: {key} is {figures.get(key)}, native's {natives[key]}, the limit {limit:.1f} more")
         evictions = (figures.get("figures") or {}).get("evictions", 0)
         problems.expect((evictions > 0) != ("chunks_free" in phase), f"{name} {phase}: {evictions} evictions before the error")
 

@@ -205,8 +205,8 @@ bool Predictor::Feed(LaunchIndex from) {
 
 void Predictor::SetHints() {
   if (!std::exchange(hints_moved_, false) || !hints_ || tracker_.sequence() != policy::kNoSequence) return;
-  if (allocator::Residency* const residency = residency_.load()) residency->SetPlan(hints_->plan());
-  if (hints_->plan() == nullptr) hints_.reset();
+  if (allocator::Residency* const residency = residency_.load()) residency->SetPlan(hints_->Plan());
+  if (hints_->Plan() == nullptr) hints_.reset();
 }
 
 bool Predictor::MarkedBefore(LaunchIndex index) {
@@ -242,7 +242,7 @@ void Predictor::PutInForce() {
   } else {
     SetPlanOfSequence();
   }
-  if (hints_) expectation->hints = hints_->plan();
+  if (hints_) expectation->hints = hints_->Plan();
   in_force_ = expectation.get();
   expected_.store(in_force_);
   expectations_.push_back(std::move(expectation));

@@ -22,7 +22,17 @@ PlanHints::PlanHints(const Trace& iteration, const MigrationPlan& plan) {
   });
   // What else is on the GPU is another iteration's: free memory alone says what fits.
   hints->budget_bytes = std::numeric_limits<int64_t>::max() / 4;
+  start_ = plan.start;
   plan_ = std::move(hints);
+}
+
+std::shared_ptr<const MigrationPlan> PlanHints::Plan() {
+  if (plan_ != nullptr && plan_->start != start_) {
+    auto moved = std::make_shared<MigrationPlan>(*plan_);
+    moved->start = start_;
+    plan_ = std::move(moved);
+  }
+  return plan_;
 }
 
 uint64_t PlanHints::PlaceOf(const LaunchRecord& launch) const {
@@ -43,7 +53,7 @@ uint32_t PlanHints::Nearest(const std::vector<uint32_t>& positions, uint32_t exp
 }
 
 bool PlanHints::Follow(LaunchIndex index, const LaunchRecord& launch) {
-  if (plan_ == nullptr || index < plan_->start) return false;
+  if (plan_ == nullptr || index < start_) return false;
   const auto found = positions_.find(PlaceOf(launch));
   if (found == positions_.end()) {
     if (++strange_ <= plan_->iteration_launches / 4) return false;
@@ -51,12 +61,10 @@ bool PlanHints::Follow(LaunchIndex index, const LaunchRecord& launch) {
     return true;
   }
   strange_ = 0;
-  const uint32_t expected = plan_->PositionOf(index);
+  const auto expected = static_cast<uint32_t>((index - start_) % plan_->iteration_launches);
   const uint32_t position = Nearest(found->second, expected);
   if (position == expected || index < position) return false;
-  auto moved = std::make_shared<MigrationPlan>(*plan_);
-  moved->start = index - position;
-  plan_ = std::move(moved);
+  start_ = index - position;
   return true;
 }
 

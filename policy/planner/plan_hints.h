@@ -24,10 +24,10 @@ class PlanHints {
   PlanHints(const Trace& iteration, const MigrationPlan& plan);
 
   // The plan's fetches and copies out of persistent blocks, with MigrationPlan::hints set; null once the job
-  // has been too long without a launch of the plan.
-  std::shared_ptr<const MigrationPlan> plan() const { return plan_; }
+  // has been too long without a launch of the plan. Copies the plan after its place has moved.
+  std::shared_ptr<const MigrationPlan> Plan();
 
-  // The job has made this launch. True when plan() has changed: the place in it moves to the nearest launch with
+  // The job has made this launch. True when Plan() has changed: the place in it moves to the nearest launch with
   // the same function and the same persistent blocks. A quarter of an iteration without such a launch ends it.
   bool Follow(LaunchIndex index, const LaunchRecord& launch);
 
@@ -39,7 +39,8 @@ class PlanHints {
   // Positions, ascending, by a signature of the function and of the persistent blocks.
   std::unordered_map<uint64_t, std::vector<uint32_t>> positions_;
   std::shared_ptr<const MigrationPlan> plan_;
-  uint32_t strange_ = 0;  // launches in a row that the plan does not have
+  LaunchIndex start_ = 0;  // that Plan() is to have
+  uint32_t strange_ = 0;   // launches in a row that the plan does not have
 };
 
 }  // namespace spillway::policy

@@ -44,43 +44,43 @@ class PlanHintsTest : public testing::Test {
 };
 
 TEST_F(PlanHintsTest, WhatPersistsIsFetchedAndCopiedOutAndNothingIsDropped) {
-  const PlanHints hints(iteration_, plan_);
-  ASSERT_NE(hints.plan(), nullptr);
-  EXPECT_TRUE(hints.plan()->hints);
-  EXPECT_EQ(hints.plan()->start, 20u);
-  ASSERT_EQ(hints.plan()->ops.size(), 2u);
-  EXPECT_EQ(hints.plan()->ops[0].kind, PlanOpKind::kCopyOut);
-  EXPECT_EQ(hints.plan()->ops[1].kind, PlanOpKind::kFetch);
-  EXPECT_EQ(hints.plan()->ops[0].block, WeightOf(1));
-  EXPECT_EQ(hints.plan()->expected_bytes, plan_.expected_bytes);
-  EXPECT_GT(hints.plan()->budget_bytes, plan_.budget_bytes) << "free memory alone says what fits";
+  PlanHints hints(iteration_, plan_);
+  ASSERT_NE(hints.Plan(), nullptr);
+  EXPECT_TRUE(hints.Plan()->hints);
+  EXPECT_EQ(hints.Plan()->start, 20u);
+  ASSERT_EQ(hints.Plan()->ops.size(), 2u);
+  EXPECT_EQ(hints.Plan()->ops[0].kind, PlanOpKind::kCopyOut);
+  EXPECT_EQ(hints.Plan()->ops[1].kind, PlanOpKind::kFetch);
+  EXPECT_EQ(hints.Plan()->ops[0].block, WeightOf(1));
+  EXPECT_EQ(hints.Plan()->expected_bytes, plan_.expected_bytes);
+  EXPECT_GT(hints.Plan()->budget_bytes, plan_.budget_bytes) << "free memory alone says what fits";
 }
 
 TEST_F(PlanHintsTest, LaunchesOfThePlanLeaveItWhereItIsWhateverElseTheyName) {
   PlanHints hints(iteration_, plan_);
-  const auto before = hints.plan();
+  const auto before = hints.Plan();
   for (uint32_t k = 0; k < 10; ++k)
     EXPECT_FALSE(Follow(&hints, 30 + k, TagOf(k), {WeightOf(k), 200 + k})) << k;
-  EXPECT_EQ(hints.plan(), before);
+  EXPECT_EQ(hints.Plan(), before);
 }
 
 TEST_F(PlanHintsTest, ItsPlaceMovesToTheNearestLaunchThatFits) {
   PlanHints hints(iteration_, plan_);
   EXPECT_TRUE(Follow(&hints, 31, TagOf(4), {WeightOf(4)})) << "three launches were left out";
-  EXPECT_EQ(hints.plan()->PositionOf(31), 4u);
+  EXPECT_EQ(hints.Plan()->PositionOf(31), 4u);
   EXPECT_TRUE(Follow(&hints, 32, TagOf(3), {WeightOf(3)})) << "back";
-  EXPECT_EQ(hints.plan()->PositionOf(32), 3u);
+  EXPECT_EQ(hints.Plan()->PositionOf(32), 3u);
   EXPECT_TRUE(Follow(&hints, 33, TagOf(9), {WeightOf(9)})) << "around the end: 4 is expected";
-  EXPECT_EQ(hints.plan()->PositionOf(33), 9u);
+  EXPECT_EQ(hints.Plan()->PositionOf(33), 9u);
   EXPECT_FALSE(Follow(&hints, 34, TagOf(0), {WeightOf(0)}));
 }
 
 TEST_F(PlanHintsTest, AnotherFunctionOrAnotherWeightIsNoPlace) {
   PlanHints hints(iteration_, plan_);
-  const auto before = hints.plan();
+  const auto before = hints.Plan();
   EXPECT_FALSE(Follow(&hints, 31, TagOf(0), {WeightOf(0), WeightOf(1)}));
   EXPECT_FALSE(Follow(&hints, 32, 3000, {WeightOf(2)}));
-  EXPECT_EQ(hints.plan(), before);
+  EXPECT_EQ(hints.Plan(), before);
 }
 
 TEST_F(PlanHintsTest, AQuarterOfAnIterationWithoutAPlaceEndsIt) {
@@ -91,14 +91,14 @@ TEST_F(PlanHintsTest, AQuarterOfAnIterationWithoutAPlaceEndsIt) {
   EXPECT_FALSE(Follow(&hints, 33, 3000, {}));
   EXPECT_FALSE(Follow(&hints, 34, 3000, {}));
   EXPECT_TRUE(Follow(&hints, 35, 3000, {}));
-  EXPECT_EQ(hints.plan(), nullptr);
+  EXPECT_EQ(hints.Plan(), nullptr);
   EXPECT_FALSE(Follow(&hints, 36, TagOf(6), {WeightOf(6)}));
 }
 
 TEST_F(PlanHintsTest, LaunchesBeforeThePlansStartSayNothing) {
   PlanHints hints(iteration_, plan_);
   EXPECT_FALSE(Follow(&hints, 19, TagOf(4), {WeightOf(4)}));
-  EXPECT_EQ(hints.plan()->start, 20u);
+  EXPECT_EQ(hints.Plan()->start, 20u);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ bool StreamFollower::Add(LaunchIndex index) {
   } else if (!hints_ || !hints_->Follow(index, stream_.trace.at(index))) {
     return false;
   }
-  plan_ = hints_->plan();
+  plan_ = hints_->Plan();
   if (plan_ == nullptr) hints_.reset();
   return true;
 }

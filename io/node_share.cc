@@ -10,23 +10,20 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <memory>
-#include <utility>
+#include <numeric>
 
 #include "io/range_lock.h"
 
 namespace spillway::io {
 namespace {
 
-// Where locks lie: 2^17 accounts of 2^20 places, each with two fields. A field's lock is a byte longer than
-// the units that it says, so that 0 is seen, too; it never touches the next field, or the kernel would join
-// the two.
-constexpr int kFieldBits = 23;
-constexpr int kPlaceBits = kFieldBits + 1;
+// Where locks lie: 2^17 accounts of 2^20 places. A place's lock is a byte longer than the units that it says, so
+// that 0 is seen, too; it never touches the next place, or the kernel would join the two.
+constexpr int kPlaceBits = 24;
 constexpr int kAccountBits = kPlaceBits + 20;
-constexpr uint64_t kMostUnits = (uint64_t{1} << kFieldBits) - 2;
-constexpr int kTaken = 0;
-constexpr int kWanted = 1;
+constexpr uint64_t kMostUnits = (uint64_t{1} << kPlaceBits) - 2;
 // Far more than a node has; somebody else's locks must not keep us here for long.
 constexpr size_t kMostLocks = 8192;
 
@@ -73,23 +70,9 @@ std::vector<Range> LocksOfPeers(int fd, Range all) {
 
 }  // namespace
 
-// ---- The division.
-
-uint64_t EqualShare(const ShareTerms& terms, size_t peers) {
-  return terms.total_bytes /
-         std::max<uint64_t>(peers + 1, static_cast<uint64_t>(std::max(0, terms.expected)));
-}
-
-uint64_t MostToTake(const ShareTerms& terms, const std::vector<ShareEntry>& peers) {
-  const uint64_t share = EqualShare(terms, peers.size());
-  const bool known = terms.expected > 0;
-  if (known && !terms.all_seen) return share;
-  uint64_t left = terms.total_bytes;
-  for (const ShareEntry& other : peers) {
-    const uint64_t due = known ? std::min(other.wanted, share) : share;
-    left -= std::min(left, std::max(other.taken, due));
-  }
-  return std::max(share, left);
+uint64_t MostToTake(uint64_t total_bytes, int ranks, uint64_t taken_by_peers) {
+  const uint64_t part = ranks > 0 ? total_bytes / static_cast<uint64_t>(ranks) : total_bytes;
+  return std::min(part, total_bytes - std::min(total_bytes, taken_by_peers));
 }
 
 // ---- The entry.
@@ -113,7 +96,7 @@ bool NodeShare::Enter(const std::string& directory) {
   seed ^= Mixed(static_cast<uint64_t>(getpid())) ^ reinterpret_cast<uint64_t>(this);
   for (int tries = 0; tries < 64; ++tries) {
     place_ = static_cast<int64_t>(Mixed(seed + static_cast<uint64_t>(tries)) >> (64 - 20));
-    const Range place = {FieldStart(kTaken), FieldStart(kTaken) + (int64_t{1} << kPlaceBits)};
+    const Range place = {PlaceStart(), PlaceStart() + (int64_t{1} << kPlaceBits)};
     if (!LocksOfPeers(fd, place).empty()) continue;
     struct flock mine = LockOf(F_RDLCK, place.begin, 1);
     if (fcntl(fd, F_OFD_SETLK, &mine) != 0) break;  // this file system takes no locks
@@ -133,22 +116,20 @@ void NodeShare::Close() {
   if (fd >= 0) close(fd);
 }
 
-int64_t NodeShare::FieldStart(int field) const {
-  return account_start_ + (place_ << kPlaceBits) + (int64_t{field} << kFieldBits);
-}
+int64_t NodeShare::PlaceStart() const { return account_start_ + (place_ << kPlaceBits); }
 
 uint64_t NodeShare::Units(uint64_t bytes) const {
   return std::min(kMostUnits, bytes / options_.unit_bytes + (bytes % options_.unit_bytes != 0 ? 1 : 0));
 }
 
 // One call of the kernel's each way: others see the old length or the new one.
-bool NodeShare::SetLength(int field, uint64_t bytes) {
+bool NodeShare::SetLength(uint64_t bytes) {
   const int fd = fd_.load();
   if (fd < 0) return true;
-  const auto before = static_cast<int64_t>(Units(field == kTaken ? entry_.taken : entry_.wanted)) + 1;
+  const auto before = static_cast<int64_t>(Units(taken_)) + 1;
   const auto after = static_cast<int64_t>(Units(bytes)) + 1;
   if (after == before) return true;
-  const int64_t start = FieldStart(field);
+  const int64_t start = PlaceStart();
   struct flock lock =
       after > before ? LockOf(F_RDLCK, start, after) : LockOf(F_UNLCK, start + after, before - after);
   return fcntl(fd, F_OFD_SETLK, &lock) == 0;
@@ -160,51 +141,37 @@ void NodeShare::Look() {
   peers_.clear();
   const int fd = fd_.load();
   if (fd < 0) return;
-  std::map<int64_t, ShareEntry> places;
+  std::map<int64_t, uint64_t> places;
   for (const Range& lock :
        LocksOfPeers(fd, {account_start_, account_start_ + (int64_t{1} << kAccountBits)})) {
-    const int64_t offset = lock.begin - account_start_;
     const auto units = static_cast<uint64_t>(std::max<int64_t>(0, lock.end - lock.begin - 1));
-    ShareEntry& entry = places[offset >> kPlaceBits];
-    uint64_t& field = ((offset >> kFieldBits) & 1) == kTaken ? entry.taken : entry.wanted;
-    field = std::max(field, std::min(units, kMostUnits) * options_.unit_bytes);
+    uint64_t& taken = places[(lock.begin - account_start_) >> kPlaceBits];
+    taken = std::max(taken, std::min(units, kMostUnits) * options_.unit_bytes);
   }
-  for (const auto& [place, entry] : places) peers_.push_back(entry);
-  most_seen_ = std::max(most_seen_, peers_.size() + 1);
+  for (const auto& [place, taken] : places) peers_.push_back(taken);
 }
 
 uint64_t NodeShare::MostToTake(uint64_t total_bytes) const {
-  const bool all_seen = options_.borrows && most_seen_ >= static_cast<size_t>(std::max(0, options_.expected));
-  return io::MostToTake({total_bytes, options_.expected, all_seen}, peers_);
+  return io::MostToTake(total_bytes, options_.ranks, taken_by_peers());
 }
 
 uint64_t NodeShare::taken_by_peers() const {
-  uint64_t taken = 0;
-  for (const ShareEntry& other : peers_) taken += other.taken;
-  return taken;
-}
-
-uint64_t NodeShare::AvailableNow(uint64_t total_bytes) const {
-  return std::min(MostToTake(total_bytes), total_bytes - std::min(total_bytes, taken_by_peers()));
+  return std::accumulate(peers_.begin(), peers_.end(), uint64_t{0});
 }
 
 bool NodeShare::Register(uint64_t bytes, uint64_t total_bytes) {
-  const uint64_t before = entry_.taken;
+  const uint64_t before = taken_;
   const auto fits = [&] {
     Look();
-    return bytes <= AvailableNow(total_bytes);
+    return bytes <= MostToTake(total_bytes);
   };
   if (bytes > before && !fits()) return false;
-  if (!SetLength(kTaken, bytes)) return false;
-  entry_.taken = bytes;
+  if (!SetLength(bytes)) return false;
+  taken_ = bytes;
   // Two may have registered at the same time. Each sees the other, and takes it back.
   if (bytes <= before || fits()) return true;
-  if (SetLength(kTaken, before)) entry_.taken = before;
+  if (SetLength(before)) taken_ = before;
   return false;
-}
-
-void NodeShare::Want(uint64_t bytes) {
-  if (SetLength(kWanted, bytes)) entry_.wanted = bytes;
 }
 
 // ---- Where.

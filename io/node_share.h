@@ -1,18 +1,18 @@
 // NodeShare: how processes of a node divide what they have in common, host memory or the space of a disk,
-// without anyone who allots it. Each process locks bytes of a directory that all of them see: how long its
-// lock is says how much it holds. Nothing is written, any user may do it, and the kernel drops the locks of a
-// process that ends, however it ends. The account, a text, says who shares with whom.
+// without anyone who allots it. Ranks whose number is known have equal parts. Others take what is free, first
+// come, first served, and keep it until they give it back or end. Each process locks bytes of a directory that
+// all of them see: how long its lock is says how much it holds. Nothing is written, any user may do it, and the
+// kernel drops the locks of a process that ends, however it ends. The account, a text, says who shares with
+// whom.
 //
-// HostPool has one for host memory, each keeper of SpillStore one for its directory; they look at it about
-// once a second. Where no lock can be taken a process counts as alone. A process in a container that sees
-// another directory is not seen: see docs/decisions/0019-shared-by-locks.md. One thread at a time, but for
-// Close. Asks the kernel, not a disk.
+// HostPool has one for host memory, each keeper of SpillStore one for its directory. Where no lock can be taken a
+// process counts as alone. A process in a container that sees another directory is not seen: see
+// docs/decisions/0019-shared-by-locks.md. One thread at a time, but for Close. Asks the kernel, not a disk.
 
 #ifndef SPILLWAY_IO_NODE_SHARE_H_
 #define SPILLWAY_IO_NODE_SHARE_H_
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -20,24 +20,9 @@
 
 namespace spillway::io {
 
-// Bytes of what is shared.
-struct ShareEntry {
-  uint64_t taken = 0;
-  uint64_t wanted = 0;  // more than held: the process asks for so much in all
-};
-
-// What a process may hold, by what it sees. Arithmetic only.
-struct ShareTerms {
-  uint64_t total_bytes = 0;  // of all together
-  int expected = 0;          // processes that will share; 0: not known
-  bool all_seen = false;     // so many have been seen at once
-};
-// Its equal share, in bytes.
-uint64_t EqualShare(const ShareTerms& terms, size_t peers);
-// Its equal share, and what the others leave. With a number that is known nothing is lent before all have
-// been seen: those who are not there yet may be where they cannot be seen. Without one each that is there has
-// its share, used or not.
-uint64_t MostToTake(const ShareTerms& terms, const std::vector<ShareEntry>& peers);
+// The most that a process may hold of `total_bytes` beside others that hold `taken_by_peers`. `ranks`: as many
+// processes divide it equally; 0: their number is not known. Arithmetic only.
+uint64_t MostToTake(uint64_t total_bytes, int ranks, uint64_t taken_by_peers);
 
 // Not thread-safe, but for Close.
 class NodeShare {
@@ -45,9 +30,8 @@ class NodeShare {
   struct Options {
     std::vector<std::string> directories;  // the first that can be locked serves
     std::string account;                   // only processes of the same account share
-    int expected = 0;                      // processes that will share; 0: not known
+    int ranks = 0;                         // processes that divide it equally; 0: their number is not known
     uint64_t unit_bytes = 2 << 20;         // bytes are rounded up to it
-    bool borrows = true;                   // false: with a known number it keeps to its share
   };
   explicit NodeShare(const Options& options);
   ~NodeShare() { Close(); }
@@ -56,10 +40,8 @@ class NodeShare {
 
   // Looks at the others. What follows goes by the last look.
   void Look();
-  // The most that this process may hold of `total_bytes`. What others hold may still be in its way.
+  // The most that this process may hold of `total_bytes` now.
   uint64_t MostToTake(uint64_t total_bytes) const;
-  // What it could hold now: the same, without what others hold.
-  uint64_t AvailableNow(uint64_t total_bytes) const;
   uint64_t taken_by_peers() const;
   size_t peers() const { return peers_.size(); }
   // False where no directory could be locked: the process counts as alone.
@@ -69,26 +51,23 @@ class NodeShare {
   // than `total_bytes` then, else false and nothing changes. To be called before more is taken, and after some
   // was given back. Looks at the others.
   bool Register(uint64_t bytes, uint64_t total_bytes);
-  // Asks the others for `bytes` in all; no more than it holds: asks no longer.
-  void Want(uint64_t bytes);
-  uint64_t taken() const { return entry_.taken; }
+  uint64_t taken() const { return taken_; }
 
   // Ends the entry. Also for a forked child: the parent stays entered.
   void Close();
 
  private:
   bool Enter(const std::string& directory);
-  bool SetLength(int field, uint64_t bytes);
-  int64_t FieldStart(int field) const;
+  bool SetLength(uint64_t bytes);
+  int64_t PlaceStart() const;
   uint64_t Units(uint64_t bytes) const;
 
   const Options options_;
   const int64_t account_start_;  // the account's first byte
   os::Atomic<int> fd_{-1};       // of the directory; Close exchanges it
   int64_t place_ = 0;            // among the account's places
-  ShareEntry entry_;             // as registered
-  std::vector<ShareEntry> peers_;
-  size_t most_seen_ = 1;  // processes at once, this one too
+  uint64_t taken_ = 0;           // as registered
+  std::vector<uint64_t> peers_;  // what each holds
 };
 
 // Directories that processes see in common if they have their memory from the same account of the kernel's:

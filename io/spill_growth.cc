@@ -35,9 +35,10 @@ uint64_t SlotsUp(uint64_t bytes) { return (bytes + kSlotBytes - 1) / kSlotBytes 
 
 // ---- What is wanted.
 
-void SpillStore::Impl::SetPromised(std::function<uint64_t()> promised) {
+void SpillStore::Impl::SetOwner(CapacityOwner* owner) {
   os::MutexLock lock(&mu_);
-  promised_ = std::move(promised);
+  owner_ = owner;
+  if (owner_ != nullptr) owner_->SetCapacity(capacity_.load());
 }
 
 void SpillStore::Impl::PokeKeepers() {
@@ -71,7 +72,7 @@ uint64_t SpillStore::Impl::FeasibleLocked() const {
 
 // Capacity that must stay.
 uint64_t SpillStore::Impl::NeededLocked() const {
-  if (promised_ != nullptr) return promised_();
+  if (owner_ != nullptr) return owner_->PromisedBytes();
   uint64_t in_use = 0;
   for (const auto& directory : directories_) {
     if (!IsUsable(*directory)) continue;
@@ -138,10 +139,7 @@ void SpillStore::Impl::KeepLoop(Directory* directory) {
 int64_t SpillStore::Impl::TurnLocked(Directory* directory) {
   const int64_t now = options_.clock->NowNanos();
   if (asked_capacity_ != 0 && now - asked_last_ > kForgetAsked) asked_capacity_ = 0;
-  if (IsClosed(*directory)) {
-    if (directory->share != nullptr) directory->share->Want(0);  // it takes nothing there meanwhile
-    return TurnOfClosedLocked(directory);
-  }
+  if (IsClosed(*directory)) return TurnOfClosedLocked(directory);
   directory->closed_wait = nullptr;
   if (WantedLocked() == 0 && NeededLocked() == 0 && directory->file_bytes == 0) return now + kNever;
   LookLocked(directory);
@@ -161,37 +159,23 @@ int64_t SpillStore::Impl::NextTurnLocked(const Directory& directory) const {
   if (capacity_.load() < WantedLocked()) return now + (demands_.empty() ? kLookWhileAsked : kLookWhileWanted);
   if (SpareLocked() / ActiveLocked() < AheadOf(directory) / 2) return now + kGrowthPause;
   if (directory.surplus_since != 0) return now + kLookAtSurplus;
-  return now + (promised_ != nullptr ? kLookForSurplus : kNever);
+  return now + (owner_ != nullptr ? kLookForSurplus : kNever);
 }
 
-// Space as of now; of a shared cap `fair_cap`, our share and what the others leave.
+// Space as of now; of a shared cap `most_bytes`.
 SpillFile::Growable SpillStore::Impl::SpaceOf(const Directory& directory, uint64_t file_bytes,
-                                              uint64_t fair_cap) const {
+                                              uint64_t most_bytes) const {
   const uint64_t cap =
-      directory.share != nullptr ? std::max<uint64_t>(1, fair_cap) : directory.settings.cap_bytes;
+      directory.share != nullptr ? std::max<uint64_t>(1, most_bytes) : directory.settings.cap_bytes;
   return directory.file->SpaceToGrow(file_bytes, cap, options_.disk_reserve_bytes);
 }
 
-// Of a shared cap, what this process lacks, at most its share, is asked of those who have more than theirs.
-void SpillStore::Impl::AskPeersLocked(Directory* directory) {
-  NodeShare* const share = directory->share.get();
-  const uint64_t cap = directory->settings.cap_bytes;
-  share->Look();
-  directory->fair_cap = WholeSlots(share->MostToTake(cap));
-  const uint64_t capacity = capacity_.load();
-  const uint64_t missing = WantedLocked() - std::min(WantedLocked(), capacity);
-  share->Want(missing == 0 ? 0 : std::min(cap, directory->file_bytes + missing));
-}
-
 void SpillStore::Impl::LookLocked(Directory* directory) {
-  uint64_t left_by_peers = UINT64_MAX;  // of the cap, now
   if (directory->share != nullptr) {
-    AskPeersLocked(directory);
-    const uint64_t available = WholeSlots(directory->share->AvailableNow(directory->settings.cap_bytes));
-    directory->lent = available < directory->fair_cap;
-    left_by_peers = available - std::min(available, directory->file_bytes);
+    directory->share->Look();
+    directory->most_bytes = WholeSlots(directory->share->MostToTake(directory->settings.cap_bytes));
   }
-  const uint64_t fair_cap = directory->fair_cap;
+  const uint64_t most_bytes = directory->most_bytes;
   Look look;
   look.at = options_.clock->NowNanos();
   directory->growing_since = look.at;
@@ -203,7 +187,7 @@ void SpillStore::Impl::LookLocked(Directory* directory) {
     std::unique_ptr<os::Wait> wait;
     if (!entered)
       wait = std::make_unique<os::Wait>(waits_, os::WaitKind::kDiskGrowth, directory->queue->place());
-    look.growable = SpaceOf(*directory, size, fair_cap);
+    look.growable = SpaceOf(*directory, size, most_bytes);
   }
   mu_.Lock();
   directory->growing_since = 0;
@@ -211,7 +195,6 @@ void SpillStore::Impl::LookLocked(Directory* directory) {
   if (directory->look.at >= 0 && look.free >= directory->look.free + kSlotBytes) gained_at_ = look.at;
   // The file system refused growth lately: what it reports as free is not available.
   if (look.at < directory->next_growth_at) look.growable.by_disk = 0;
-  look.growable.by_disk = std::min(look.growable.by_disk, left_by_peers);
   directory->look = look;
   grown_cv_.NotifyAll();
 }
@@ -318,30 +301,24 @@ bool SpillStore::Impl::GrowLocked(Directory* directory, uint64_t bytes) {
   return true;
 }
 
-// Gives back what was grown ahead of need when the disk has little space left. The capacity is lowered first.
-// When a promise was made meanwhile that needs it, the capacity is raised again and the file is not cut.
+// Gives back what was grown ahead of need when the disk has little space left. The capacity is lowered first: what
+// is promised afterwards does not count on it.
 void SpillStore::Impl::GiveBackLocked(Directory* directory) {
   const uint64_t ahead = AheadOf(*directory);
   const uint64_t spare = SpareLocked() / ActiveLocked();
   const int64_t now = options_.clock->NowNanos();
-  const bool surplus = promised_ != nullptr && spare > 2 * ahead + kSlotBytes && IsUsable(*directory);
+  const bool surplus = owner_ != nullptr && spare > 2 * ahead + kSlotBytes && IsUsable(*directory);
   if (!surplus || directory->surplus_since == 0) {
     directory->surplus_since = surplus ? now : 0;
     return;
   }
-  const bool over_share = directory->share != nullptr && directory->file_bytes > directory->fair_cap;
-  const bool disk_short = over_share || directory->look.growable.by_disk < options_.growth_bytes;
+  const bool disk_short = directory->look.growable.by_disk < options_.growth_bytes;
   if (!disk_short || now - directory->surplus_since < kSurplusAge) return;
   const uint32_t count = static_cast<uint32_t>(
       std::min<uint64_t>(WholeSlots(spare - ahead) / kSlotBytes, directory->table.slots().free_tail()));
-  if (count == 0) return;
+  if (count == 0 || !owner_->LowerCapacity(capacity_.load() - uint64_t{count} * kSlotBytes)) return;
   directory->table.Shrink(count);
   UpdateCapacityLocked();
-  if (std::max(NeededLocked(), WantedLocked()) > capacity_.load()) {
-    directory->table.Grow(count);
-    UpdateCapacityLocked();
-    return;
-  }
   const uint64_t after = directory->file_bytes - uint64_t{count} * kSlotBytes;
   directory->growing_since = now;
   mu_.Unlock();

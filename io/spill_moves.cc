@@ -34,14 +34,14 @@ SlotId SpillStore::Impl::HomeOfLocked(SlotId slot) const {
 // Whether a slot can be taken for what lies in closed directories, without a promise that is then not kept.
 bool SpillStore::Impl::MayTakeForMoveLocked() const {
   if (UsableFreeSlots() == 0) return false;
-  if (promised_ == nullptr) return true;
+  if (owner_ == nullptr) return true;
   uint64_t closed = 0;  // promised, too, and not part of the capacity
   for (const auto& directory : directories_) {
     const SlotTable& table = directory->table;
     if (!IsUsable(*directory))
       closed += uint64_t{table.slots().in_use_count() - table.moved_count()} * kSlotBytes;
   }
-  const uint64_t promised = promised_();
+  const uint64_t promised = owner_->PromisedBytes();
   return promised - std::min(promised, closed) + kSlotBytes <= capacity_.load();
 }
 

@@ -52,6 +52,7 @@ void SpillStore::Impl::UpdateCapacityLocked() {
     if (IsUsable(*directory)) slots += all.size() - all.quarantined_count() - directory->table.moved_count();
   }
   const uint64_t before = capacity_.exchange(slots * kSlotBytes);
+  if (owner_ != nullptr) owner_->SetCapacity(slots * kSlotBytes);
   if (capacity_.load() > before) {
     gained_at_ = options_.clock->NowNanos();
     short_since_ = 0;
@@ -118,7 +119,7 @@ std::unique_ptr<NodeShare> SpillStore::Impl::ShareOf(const SpillDirectory& direc
   return std::make_unique<NodeShare>(
       NodeShare::Options{.directories = {MountRoot(directory.path)},
                          .account = directory.shared_as + " " + std::to_string(info.st_ino),
-                         .expected = directory.sharers,
+                         .ranks = directory.sharers,
                          .unit_bytes = kSlotBytes});
 }
 
@@ -136,7 +137,7 @@ void SpillStore::Impl::NoteShortageLocked(CanGrow can_grow) {
 
 void SpillStore::Impl::NoteLaterProcessesLocked() {
   for (const auto& directory : directories_) {
-    if (!IsUsable(*directory) || (!directory->lent && !directory->order->FirstOfSeveral())) continue;
+    if (!IsUsable(*directory) || !directory->order->FirstOfSeveral()) continue;
     later_seen_at_ = options_.clock->NowNanos();
   }
 }
@@ -298,7 +299,7 @@ SpillSpace SpillStore::Impl::space() {
   SpillSpace space;
   for (const auto& directory : directories_) {
     uint64_t file_bytes = 0;
-    uint64_t fair_cap = 0;
+    uint64_t most_bytes = 0;
     {
       os::MutexLock lock(&mu_);
       if (stopped_) return SpillSpace{};
@@ -307,10 +308,10 @@ SpillSpace SpillStore::Impl::space() {
       if (!IsUsable(*directory)) continue;
       space.free_bytes += uint64_t{slots.free_count()} * kSlotBytes;
       file_bytes = directory->file_bytes;
-      fair_cap = directory->fair_cap;
+      most_bytes = directory->most_bytes;
     }
     Sums& sums = devices[directory->file->device()];
-    const SpillFile::Growable growable = SpaceOf(*directory, file_bytes, fair_cap);
+    const SpillFile::Growable growable = SpaceOf(*directory, file_bytes, most_bytes);
     sums.by_files += growable.bytes() / kSlotBytes * kSlotBytes;
     sums.by_device = growable.by_disk / kSlotBytes * kSlotBytes;
   }

@@ -82,6 +82,19 @@ struct SpillSpace {
   uint64_t free_bytes = 0;   // free slots, and what files may still grow by cap and reserve
 };
 
+// Who promises the store's capacity to others. Called with the store's lock held, on any thread: must not call the
+// store.
+class CapacityOwner {
+ public:
+  virtual ~CapacityOwner() = default;
+  // The store can hold `bytes` now. It has grown, or a directory has closed: what was promised there waits.
+  virtual void SetCapacity(uint64_t bytes) = 0;
+  // A disk runs short, and the store could do with `bytes`. False when more is promised: it keeps what it has.
+  virtual bool LowerCapacity(uint64_t bytes) = 0;
+  // How many bytes of capacity are promised.
+  virtual uint64_t PromisedBytes() const = 0;
+};
+
 // Callbacks: each Write and Read calls its `done` exactly once, on a thread of the store (of its completions, or
 // of the directory's transfers), never inside the call itself, and with no lock of the store held. `done` must
 // not block (no I/O, no driver call that waits, no Shutdown). It may call any other method of the store,
@@ -125,11 +138,10 @@ class SpillStore {
   // and disk do not give enough space. Cancelled after Shutdown. Any thread.
   absl::StatusOr<std::vector<SlotId>> TakeSlots(size_t n);
 
-  // `promised` returns how many bytes of capacity are promised: so many are never given back to a disk that
-  // runs short. It is called with the store's lock held, on any thread. With null, nothing is given back. A
-  // caller that promises checks afterwards that the promises still fit capacity_bytes(), and calls
-  // NotePromise: files then grow ahead of need.
-  void SetPromised(std::function<uint64_t()> promised);
+  // Who promises the capacity: what is promised is never given back to a disk that runs short. Null: nothing is
+  // given back. It stays valid until another is set. After a promise it calls NotePromise: files then grow ahead of
+  // need.
+  void SetOwner(CapacityOwner* owner);
   // The promises are now `promised` bytes. Any thread; takes a lock only when the capacity left runs low.
   void NotePromise(uint64_t promised);
 

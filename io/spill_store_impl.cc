@@ -191,14 +191,14 @@ void SpillStore::Impl::Read(SlotId slot, void* data, uint32_t bytes, Priority pr
 }
 
 void SpillStore::Impl::StartRead(const std::shared_ptr<ReadState>& state, TransferClass transfer_class) {
-  absl::Status pushed =
-      PushTransfer(state->slot, {.op = IoOp::kRead,
-                                 .transfer_class = transfer_class,
-                                 .bytes = state->bytes,
-                                 .data = state->data,
-                                 .done = [this, state](const absl::Status& status) { ReadArrived(state, status); },
-                                 .keeps = state->keeps,
-                                 .retries = state->retries});
+  absl::Status pushed = PushTransfer(
+      state->slot, {.op = IoOp::kRead,
+                    .transfer_class = transfer_class,
+                    .bytes = state->bytes,
+                    .data = state->data,
+                    .done = [this, state](const absl::Status& status) { ReadArrived(state, status); },
+                    .keeps = state->keeps,
+                    .retries = state->retries});
   if (!pushed.ok()) pool_->Post([this, state, pushed] { FinishRead(state, pushed); });
 }
 
@@ -371,7 +371,7 @@ uint64_t SpillStore::capacity_bytes() const { return impl_->capacity_bytes(); }
 absl::Status SpillStore::GrowTo(uint64_t bytes) { return impl_->GrowTo(bytes); }
 void SpillStore::AskFor(uint64_t bytes) { impl_->AskFor(bytes); }
 absl::StatusOr<std::vector<SlotId>> SpillStore::TakeSlots(size_t n) { return impl_->TakeSlots(n); }
-void SpillStore::SetPromised(std::function<uint64_t()> promised) { impl_->SetPromised(std::move(promised)); }
+void SpillStore::SetOwner(CapacityOwner* owner) { impl_->SetOwner(owner); }
 void SpillStore::NotePromise(uint64_t promised) { impl_->NotePromise(promised); }
 absl::StatusOr<std::vector<SlotId>> SpillStore::ReserveSlots(size_t n) { return impl_->ReserveSlots(n); }
 void SpillStore::ReleaseSlot(SlotId slot) { impl_->ReleaseSlot(slot); }

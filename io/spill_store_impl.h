@@ -50,7 +50,7 @@ class SpillStore::Impl {
   void AskFor(uint64_t bytes);
   absl::StatusOr<std::vector<SlotId>> TakeSlots(size_t n);
   absl::StatusOr<std::vector<SlotId>> ReserveSlots(size_t n);
-  void SetPromised(std::function<uint64_t()> promised);
+  void SetOwner(CapacityOwner* owner);
   void NotePromise(uint64_t promised) {
     if (promised > low_watermark_.load(std::memory_order_relaxed)) PokeKeepers();
   }
@@ -86,8 +86,7 @@ class SpillStore::Impl {
     // Guarded by mu_ (of Impl).
     SlotTable table;
     uint64_t file_bytes = 0;
-    uint64_t fair_cap = 0;  // with a share: the most that the file may become, by the last look
-    bool lent = false;      // others hold some of that, and are to give it back
+    uint64_t most_bytes = 0;  // with a share: the most that the file may become, by the last look
     uint64_t mismatches = 0;
     std::deque<int64_t> failed_at;  // clock, ns: transfers that failed within the window because of the disk
     bool silent = false;            // a request is late
@@ -210,8 +209,7 @@ class SpillStore::Impl {
   // The keepers (spill_growth.cc).
   void KeepLoop(Directory* directory);
   int64_t TurnLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  SpillFile::Growable SpaceOf(const Directory& directory, uint64_t file_bytes, uint64_t fair_cap) const;
-  void AskPeersLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  SpillFile::Growable SpaceOf(const Directory& directory, uint64_t file_bytes, uint64_t most_bytes) const;
   void LookLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool ReopenLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t GrowthLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -237,9 +235,8 @@ class SpillStore::Impl {
   std::vector<std::unique_ptr<Directory>> directories_;  // the list itself is constant after Open
   os::WaitList own_waits_;
   os::WaitList* const waits_;
-  const int64_t opened_at_;  // clock, ns
-  os::Atomic<uint64_t> capacity_{
-      0};  // written under mu_ by UpdateCapacityLocked; pairs with SharedCapacity::Change
+  const int64_t opened_at_;           // clock, ns
+  os::Atomic<uint64_t> capacity_{0};  // written under mu_ by UpdateCapacityLocked
   // Promises beyond this make the keepers grow files ahead of need. Written under mu_, read by NotePromise.
   os::Atomic<uint64_t> low_watermark_{0};
   os::Atomic<bool> ending_{false};  // set by Shutdown: growth by writing ends
@@ -257,8 +254,7 @@ class SpillStore::Impl {
   int64_t gained_at_ ABSL_GUARDED_BY(mu_) = 0;  // clock, ns: capacity, or a disk's free space, last grew
   int64_t later_seen_at_ ABSL_GUARDED_BY(mu_) =
       0;  // clock, ns: processes that began later were last seen on a disk
-  std::function<uint64_t()> promised_
-      ABSL_GUARDED_BY(mu_);  // bytes of capacity; null: slots in use are needed
+  CapacityOwner* owner_ ABSL_GUARDED_BY(mu_) = nullptr;  // null: slots in use are needed
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   bool close_files_ ABSL_GUARDED_BY(mu_) = false;  // the queues have ended, or never will
   bool stuck_ ABSL_GUARDED_BY(mu_) = false;        // set by Shutdown

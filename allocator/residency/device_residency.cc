@@ -35,7 +35,7 @@ absl::Status DeviceResidency::Components::Start() {
   const auto wake = [this] { thread->Wake(); };
   faulter.emplace(&core, Faulter::Parts{&charges, &addresses, &clean, copies.get()}, wake);
   evictor.emplace(&core, Evictor::Parts{&charges, &addresses, &clean, &hash, copies.get()}, wake);
-  demoter.emplace(&core, &clean, charges.capacity(), wake);
+  demoter.emplace(&core, wake);
   probe.emplace(&core, &charges, copies.get());
   releaser.emplace(&core, &charges, &*evictor, wake);
   claims.emplace(&core, &charges, &*faulter, wake);
@@ -69,7 +69,7 @@ DeviceThread::PollResult DeviceResidency::Components::Poll() {
   } else if (plan_runner->active() || allocations->frees_wait() ||
              (core.pressure.load() && core.clock.UncompletedLaunches() > 0)) {
     result.ahead = DeviceThread::Ahead::kLaunches;
-  } else if (reclaimer->waits_for_time() || demoter->waits_for_time() || releaser->limited()) {
+  } else if (reclaimer->waits_for_time() || releaser->limited()) {
     result.ahead = DeviceThread::Ahead::kTime;
   }
   return result;

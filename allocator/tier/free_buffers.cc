@@ -49,25 +49,6 @@ void FreeBuffers::Give(std::byte* start, size_t buffers) {
   size_ += all;
 }
 
-size_t FreeBuffers::CountIn(std::byte* start, size_t buffers) const {
-  const std::byte* const end = start + buffers * buffer_bytes_;
-  size_t count = 0;
-  for (auto run = runs_.lower_bound(start); run != runs_.end() && run->first < end; ++run) {
-    SPILLWAY_CHECK(run->first + run->second * buffer_bytes_ <= end);
-    count += run->second;
-  }
-  return count;
-}
-
-void FreeBuffers::Remove(std::byte* start, size_t buffers, std::vector<std::byte*>* removed) {
-  const std::byte* const end = start + buffers * buffer_bytes_;
-  for (auto run = runs_.lower_bound(start); run != runs_.end() && run->first < end;) {
-    SPILLWAY_CHECK(run->first + run->second * buffer_bytes_ <= end);
-    for (size_t i = 0; i < run->second; ++i) removed->push_back(run->first + i * buffer_bytes_);
-    Erase(run++);
-  }
-}
-
 void FreeBuffers::Erase(Runs::iterator run) {
   size_ -= run->second;
   by_size_.erase({run->second, run->first});

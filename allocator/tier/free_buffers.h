@@ -23,10 +23,6 @@ class FreeBuffers {
   size_t Take(size_t count, std::vector<std::byte*>* buffers);
   // So many buffers from `start` on are free from now on. None of them may be (checked).
   void Give(std::byte* start, size_t buffers);
-  // How many of the `buffers` buffers from `start` on are free. No run reaches over either end (checked).
-  size_t CountIn(std::byte* start, size_t buffers) const;
-  // Those are appended to `removed`, and are free here no longer.
-  void Remove(std::byte* start, size_t buffers, std::vector<std::byte*>* removed);
   size_t size() const { return size_; }  // buffers
 
  private:

@@ -3,9 +3,7 @@
 // which bytes pass on their way to and from the disk. Evictions and faults have staging buffers of their own,
 // so that neither starves the other.
 //
-// Processes of a node share what may be pinned (io::NodeShare). Then the capacity may fall, too: slabs that
-// the others have a right to leave the pool. They get no new bytes, Demoter takes out what lies in them, and
-// the pool gives them back to the system.
+// Processes of a node share what may be pinned (io::NodeShare). What is pinned stays until the process ends.
 //
 // Evictor and Faulter take and give buffers on the device threads, SharedCapacity makes the host tier grow on
 // the thread of an allocation, engine/runtime creates and ends the pool. Memory is pinned a slab at a time,
@@ -17,7 +15,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -67,48 +64,34 @@ class HostPool {
   size_t Take(HostUse use, size_t count, std::vector<PinnedBuffer>* buffers);
   // Gives `count` buffers that adjoin, from this one on, back for the next Take. Any thread.
   void Give(HostUse use, PinnedBuffer first, size_t count = 1);
+  // While somebody reads a host buffer that its owner may give back meanwhile, it is not handed out again. One call
+  // of each for each read, of one reader at a time. Any thread.
+  void BeginRead(PinnedBuffer buffer);
+  void EndRead(PinnedBuffer buffer);
   // Of a staging buffer that was taken and is never given back, since a disk may write to it at any time: the
   // use has one less from now on. Any thread.
   void Abandon(HostUse use);
 
-  // Waits until storage_capacity_bytes() >= bytes. kResourceExhausted, with the reason, when the limit is
-  // lower, when the system refuses memory, or when other processes do not give back for 10 s what this one has
-  // a right to; kCancelled after Shutdown; kDeadlineExceeded at the user's limit of
-  // waits. Any thread, no lock held.
+  // Waits until storage_capacity_bytes() >= bytes. kResourceExhausted, with the reason, when the limit is lower,
+  // when the system refuses memory, or when other processes hold the rest; kCancelled after Shutdown;
+  // kDeadlineExceeded at the user's limit of waits. Any thread, no lock held.
   absl::Status GrowStorageTo(uint64_t bytes);
 
-  // As GrowStorageTo, but nobody waits. Other processes are asked for what this one has a right to.
+  // As GrowStorageTo, but nobody waits: what may be had is pinned.
   void AskFor(uint64_t bytes);
-
-  // `fits` says whether what was promised fits the capacity of now without `less` bytes, and where it does not,
-  // does what will make it fit, also if the capacity falls by `more` bytes more. The pool asks before it lowers
-  // its capacity and again afterwards, with its lock held, and raises it again if not. Null: it always fits.
-  void SetFits(std::function<bool(uint64_t less, uint64_t more)> fits);
-  // Whether slabs with bytes in them are to leave. Any thread, no lock.
-  bool gives_back() const;
-  // Whether this host buffer lies in one of them.
-  bool Leaves(const std::byte* buffer) const;
-  // While somebody reads a host buffer that others may give back meanwhile, its slab stays. One call of each
-  // for each read.
-  void BeginRead(const std::byte* buffer);
-  void EndRead(const std::byte* buffer);
 
   // Ends the pinning thread within 0.2 s, and leaves it behind when it is stuck in the driver. Any thread.
   void Shutdown();
 
   // Size of every buffer.
   uint64_t buffer_bytes() const;
-  // The host tier's capacity: bytes that are pinned, taken or not, without slabs that leave. Any thread, no
-  // lock.
+  // The host tier's capacity: bytes that are pinned, taken or not. It only grows. Any thread, no lock.
   uint64_t storage_capacity_bytes() const;
-  // The most that the capacity may become: Options::storage_bytes, or what was pinned when the system refused
-  // more; and what other processes leave just now, without slabs of its own that leave. Any thread, no lock.
+  // The most that the capacity may become, as far as is known: Options::storage_bytes, or what was pinned when the
+  // system refused more; and what other processes leave. Any thread, no lock.
   uint64_t storage_cap_bytes() const;
-  // What this process has a right to: the same, with what the others still hold of it. Any thread, no lock of a
-  // tier held.
-  uint64_t storage_due_bytes() const;
-  // True while the pinning thread works on storage that Take or GrowStorageTo asked for; false while it waits
-  // for others of the node, or for slabs of its own that leave. No lock held.
+  // True while the pinning thread works on storage that Take or GrowStorageTo asked for; false while others of the
+  // node hold it. No lock held.
   bool storage_growing() const;
   // Bytes of host buffers that are taken.
   uint64_t storage_in_use() const;

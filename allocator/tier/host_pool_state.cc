@@ -7,6 +7,7 @@
 
 #include "allocator/tier/host_pool_state.h"
 #include "allocator/tier/pinned_slab.h"
+#include "io/os/check.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
@@ -17,14 +18,10 @@ namespace {
 constexpr auto kBetweenLooksAtPins =
     std::chrono::milliseconds(100);  // a waiter's looks at the user's limit of waits
 constexpr auto kEndWait = std::chrono::milliseconds(200);
-// Looks at what other processes hold: always, and while one of us waits for another.
-constexpr auto kLookAtPeers = std::chrono::milliseconds(500);
-constexpr auto kLookWhileShort = std::chrono::milliseconds(50);
+constexpr auto kBetweenLooksAtPeers = std::chrono::milliseconds(500);
 // Launches may wait for a registration. A slab that takes less than this is the next time twice as large, so that what
 // a registration costs, whatever its size, does not hold up the copies; one of 32 MiB takes twice this at 1 GB/s.
 constexpr int64_t kShortPinNanos = 16'000'000;
-// Others give back what they have too much of within this time.
-constexpr auto kLongestWait = std::chrono::seconds(10);
 
 std::string Mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
@@ -69,9 +66,7 @@ void HostPool::State::AddSlabLocked(HostUse use, std::byte* slab, size_t buffers
   Kind& kind = KindOf(use);
   kind.free.Give(slab, buffers);
   kind.created += buffers;
-  if (use != HostUse::kStorage) return;
-  slabs[slab].buffers = buffers;
-  capacity.fetch_add(buffers * options.buffer_bytes);
+  if (use == HostUse::kStorage) capacity.fetch_add(buffers * options.buffer_bytes);
 }
 
 void HostPool::State::AskLocked(const std::shared_ptr<State>& self, uint64_t bytes) {
@@ -108,19 +103,19 @@ void HostPool::State::RefuseLocked(const absl::Status& status) {
                                    " bytes: " + std::string(status.message()));
   storage.limit = storage.created;
   cap.store(capacity.load());
-  fair_cap = capacity.load();
   refusal = status;
 }
 
 void HostPool::State::PinLoop() {
   os::MutexLock lock(&mu);
   while (!stopping) {
-    if (options.share != nullptr) LookAtPeersLocked();
-    if (UnpinNextLocked() || PinNextLocked()) continue;
-    if (options.share == nullptr) {
-      asked.Wait(&mu);
+    if (PinNextLocked()) continue;
+    const uint64_t limit = KindOf(HostUse::kStorage).limit * options.buffer_bytes;
+    if (options.share != nullptr && capacity.load() < std::min(wanted, limit)) {
+      asked.WaitFor(&mu, kBetweenLooksAtPeers);  // one of the others may have ended
+      LookAtPeersLocked();
     } else {
-      asked.WaitFor(&mu, ShortLocked() ? kLookWhileShort : kLookAtPeers);
+      asked.Wait(&mu);
     }
   }
   ended = true;
@@ -172,16 +167,13 @@ absl::Status HostPool::GrowStorageTo(uint64_t bytes) {
   State& state = *state_;
   if (state.capacity.load() >= bytes) return absl::OkStatus();
   const os::Wait wait(state.waits, os::WaitKind::kPinning, Mebibytes(bytes) + " of the host tier");
-  const auto wait_ends = os::SteadyClock::now() + kLongestWait;
   os::MutexLock lock(&state.mu);
   state.AskPeersLocked(state_, bytes);
   while (state.capacity.load() < bytes) {
     if (state.stopping) return absl::CancelledError("the host tier was shut down");
-    const bool due = state.fair_cap >= bytes && os::SteadyClock::now() < wait_ends;
-    if (state.cap.load() < bytes && !due) return state.NoMoreLocked();
+    if (state.cap.load() < bytes) return state.NoMoreLocked();
     SPILLWAY_RETURN_IF_ERROR(wait.Check());
     state.AskLocked(state_, bytes);
-    if (state.cap.load() < bytes && !due) continue;  // refused already
     state.pinned.WaitFor(&state.mu, kBetweenLooksAtPins);
   }
   return absl::OkStatus();
@@ -195,8 +187,19 @@ void HostPool::AskFor(uint64_t bytes) {
 // What may be had is looked at now: the pinning thread may not have begun yet, or has looked a while ago.
 void HostPool::State::AskPeersLocked(const std::shared_ptr<State>& self, uint64_t bytes) {
   if (options.share == nullptr || stopping) return;
-  AskLocked(self, bytes);
   LookAtPeersLocked();
+  AskLocked(self, bytes);
+}
+
+// What has been refused by the system stays refused.
+void HostPool::State::LookAtPeersLocked() {
+  options.share->Look();
+  const uint64_t most = options.share->MostToTake(options.shared_bytes);
+  const uint64_t storage =
+      (most - std::min(most, staging_bytes)) / options.buffer_bytes * options.buffer_bytes;
+  const uint64_t limit = KindOf(HostUse::kStorage).limit * options.buffer_bytes;
+  cap.store(std::max(capacity.load(), std::min(limit, storage)));
+  pinned.NotifyAll();
 }
 
 absl::Status HostPool::State::NoMoreLocked() const {
@@ -252,12 +255,28 @@ size_t HostPool::Take(HostUse use, size_t count, std::vector<PinnedBuffer>* buff
 
 void HostPool::Give(HostUse use, PinnedBuffer first, size_t count) {
   os::MutexLock lock(&state_->mu);
-  State::Slabs::value_type* const slab =
-      use == HostUse::kStorage && gives_back() ? state_->SlabOf(first.data) : nullptr;
-  if (slab == nullptr || !slab->second.leaves) return state_->KindOf(use).free.Give(first.data, count);
-  for (size_t i = 0; i < count; ++i)
-    slab->second.free.push_back(first.data + i * state_->options.buffer_bytes);
-  if (slab->second.free.size() == slab->second.buffers) state_->asked.NotifyAll();
+  FreeBuffers& free = state_->KindOf(use).free;
+  if (state_->read.empty()) return free.Give(first.data, count);
+  for (size_t i = 0; i < count; ++i) {
+    std::byte* const buffer = first.data + i * state_->options.buffer_bytes;
+    const auto read = state_->read.find(buffer);
+    if (read == state_->read.end())
+      free.Give(buffer, 1);
+    else
+      read->second = true;
+  }
+}
+
+void HostPool::BeginRead(PinnedBuffer buffer) {
+  os::MutexLock lock(&state_->mu);
+  SPILLWAY_CHECK(state_->read.emplace(buffer.data, false).second);
+}
+
+void HostPool::EndRead(PinnedBuffer buffer) {
+  os::MutexLock lock(&state_->mu);
+  const auto read = state_->read.find(buffer.data);
+  if (read->second) state_->KindOf(HostUse::kStorage).free.Give(buffer.data, 1);
+  state_->read.erase(read);
 }
 
 void HostPool::Abandon(HostUse use) {
@@ -280,9 +299,7 @@ bool HostPool::storage_growing() const {
 uint64_t HostPool::storage_in_use() const {
   os::MutexLock lock(&state_->mu);
   const State::Kind& kind = state_->KindOf(HostUse::kStorage);
-  size_t free = kind.free.size();
-  for (const auto& [start, slab] : state_->slabs) free += slab.free.size();
-  return (kind.created - free) * state_->options.buffer_bytes;
+  return (kind.created - kind.free.size()) * state_->options.buffer_bytes;
 }
 
 size_t HostPool::Limit(HostUse use) const {

@@ -1,6 +1,4 @@
-// The state of HostPool, shared with its pinning thread. Only the host_pool*.cc files include it.
-// - host_pool_state.cc: pinning, waiting for it, taking buffers and giving them back.
-// - host_pool_share.cc: what other processes of the node leave, and what is given back to them.
+// The state of HostPool, shared with its pinning thread. Only host_pool_state.cc includes it.
 //
 // Threads: callers of HostPool, under the lock, and the pinning thread. Where pinning fails the host tier stays
 // as large as it is.
@@ -11,7 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -25,14 +22,6 @@
 namespace spillway::allocator {
 
 struct HostPool::State {
-  // Memory that was pinned at once, for storage.
-  struct Slab {
-    size_t buffers = 0;
-    bool leaves = false;
-    std::vector<std::byte*> free;  // while it leaves: buffers that nobody has
-    size_t readers = 0;            // BeginRead without EndRead
-  };
-  using Slabs = std::map<std::byte*, Slab>;  // by the first byte
   struct Kind {
     FreeBuffers free;
     size_t limit = 0;    // buffers that may exist
@@ -47,8 +36,7 @@ struct HostPool::State {
         staging_bytes(
             static_cast<uint64_t>(options_in.evict_staging_buffers + options_in.fault_staging_buffers) *
             options_in.buffer_bytes),
-        cap(options_in.storage_bytes / options_in.buffer_bytes * options_in.buffer_bytes),
-        fair_cap(cap.load()) {}
+        cap(options_in.storage_bytes / options_in.buffer_bytes * options_in.buffer_bytes) {}
 
   Kind& KindOf(HostUse use) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return kinds[static_cast<int>(use)]; }
   void AddSlabLocked(HostUse use, std::byte* slab, size_t buffers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -60,23 +48,9 @@ struct HostPool::State {
   bool PinNextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void NotePinLocked(uint64_t bytes, int64_t nanos) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
-  // Sharing with other processes.
-  uint64_t StorageOf(uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  void AskPeersLocked(const std::shared_ptr<State>& self, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // What other processes of the node leave.
   void LookAtPeersLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  void ChooseLeavingLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  bool StartLeavingLocked(Slabs::value_type* slab) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  void TakeBackLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  bool UnpinNextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  Slabs::value_type* SlabOf(const std::byte* buffer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  uint64_t LeavingBytesLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    return kinds[static_cast<int>(HostUse::kStorage)].created * options.buffer_bytes - capacity.load();
-  }
-  // Whether something is to change soon.
-  bool ShortLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    return capacity.load() < std::min(wanted, fair_cap) || capacity.load() > fair_cap ||
-           leaving_slabs.load() > 0;
-  }
+  void AskPeersLocked(const std::shared_ptr<State>& self, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
   const CudaDriver* const driver;
   const CUcontext context;
@@ -88,7 +62,6 @@ struct HostPool::State {
   // Bytes of storage. Written under mu, read without it by SharedCapacity, which promises by them.
   os::Atomic<uint64_t> capacity{0};
   os::Atomic<uint64_t> cap;
-  os::Atomic<size_t> leaving_slabs{0};  // slabs that leave; written under mu
 
   mutable os::Mutex mu{os::LockRank::kTier};
   os::CondVar asked;   // wanted or stopping changed
@@ -96,11 +69,9 @@ struct HostPool::State {
   Kind kinds[3] ABSL_GUARDED_BY(mu) = {Kind{FreeBuffers(options.buffer_bytes)},
                                        Kind{FreeBuffers(options.buffer_bytes)},
                                        Kind{FreeBuffers(options.buffer_bytes)}};
-  Slabs slabs ABSL_GUARDED_BY(mu);
   uint64_t slabs_at_once ABSL_GUARDED_BY(mu) = 1;  // as one, 2 where a slab takes little time
-  uint64_t fair_cap ABSL_GUARDED_BY(mu);  // bytes of storage that the others have to leave to this process
-  uint64_t kept_bytes ABSL_GUARDED_BY(mu) = 0;  // of a slab that the driver did not let go; it is lost
-  std::function<bool(uint64_t, uint64_t)> fits ABSL_GUARDED_BY(mu);
+  std::map<std::byte*, bool> read
+      ABSL_GUARDED_BY(mu);                   // host buffers that are being read: given back meanwhile
   uint64_t wanted ABSL_GUARDED_BY(mu) = 0;   // bytes of storage: the most that was asked for so far
   absl::Status refusal ABSL_GUARDED_BY(mu);  // the error that lowered the cap
   bool stopping ABSL_GUARDED_BY(mu) = false;

@@ -19,7 +19,7 @@ std::string SharersOf(const Settings& settings, const std::string& what, bool si
   return absl::StrCat(what, " of user ", ::getuid(), ", ", job);
 }
 
-HostSharing ShareHostMemory(const Settings& settings, uint64_t available, bool disk) {
+HostSharing ShareHostMemory(const Settings& settings, uint64_t available) {
   const bool sized = settings.host_memory && settings.host_memory->percent == 0;
   const std::string what =
       sized ? absl::StrCat(settings.host_memory->Of(0), " bytes of host memory") : "host memory";
@@ -27,15 +27,13 @@ HostSharing ShareHostMemory(const Settings& settings, uint64_t available, bool d
   sharing.share =
       std::make_unique<io::NodeShare>(io::NodeShare::Options{.directories = io::HostMemoryShareDirectories(),
                                                              .account = SharersOf(settings, what, sized),
-                                                             .expected = settings.ranks.size,
-                                                             .unit_bytes = kChunkBytes,
-                                                             .borrows = disk});
+                                                             .ranks = settings.ranks.size,
+                                                             .unit_bytes = kChunkBytes});
   // What others have pinned before is no longer available, but part of what is divided.
   const uint64_t all = available + sharing.share->taken_by_peers();
   sharing.total_bytes = settings.host_memory ? settings.host_memory->Of(all) : DefaultHostCap(all, 1);
-  const size_t processes =
-      std::max(sharing.share->peers() + 1, static_cast<size_t>(std::max(1, settings.ranks.size)));
-  sharing.share_bytes = ShareOfRank(sharing.total_bytes, static_cast<int>(processes));
+  sharing.share_bytes = settings.ranks.size > 0 ? ShareOfRank(sharing.total_bytes, settings.ranks.size)
+                                                : sharing.share->MostToTake(sharing.total_bytes);
   return sharing;
 }
 

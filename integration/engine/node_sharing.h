@@ -19,7 +19,7 @@ namespace spillway::integration {
 struct HostSharing {
   std::unique_ptr<io::NodeShare> share;
   uint64_t total_bytes = 0;  // the cap of all that share
-  uint64_t share_bytes = 0;  // this process's, as far as is known now
+  uint64_t share_bytes = 0;  // of it this process's: a rank's part, else what is free now
 };
 
 // Who shares under these settings. A size that the user has named is that of one job: of the processes that a
@@ -33,8 +33,7 @@ allocator::HostPool::Options SharedPoolOptions(const HostSharing& sharing, bool 
 io::SpillDirectory SharedDirectory(const Settings& settings, const DirectoryEntry& entry);
 
 // Enters the process. `available`: bytes that it could still take, without what the others have pinned.
-// Without a disk tier a rank borrows nothing: what it promises there has no other place to go.
-HostSharing ShareHostMemory(const Settings& settings, uint64_t available, bool disk);
+HostSharing ShareHostMemory(const Settings& settings, uint64_t available);
 
 }  // namespace spillway::integration
 

@@ -211,7 +211,7 @@ std::unique_ptr<Predictor> Runtime::MakePredictor(int device, CUcontext context,
     return residency == nullptr ? nullptr : residency->LearntWrites();
   };
   prediction.keep_iteration = trace;
-  prediction.host_bytes = [host = tiers_.host()] { return host->storage_due_bytes(); };
+  prediction.host_bytes = [host = tiers_.host()] { return host->storage_cap_bytes(); };
   prediction.has_disk = tiers_.disk() != nullptr;
   return std::make_unique<Predictor>(prediction);
 }

@@ -48,7 +48,7 @@ absl::Status Tiers::Start(CUcontext context, uint64_t device_bytes) {
 }
 
 absl::Status Tiers::StartHost(CUcontext context) {
-  HostSharing sharing = ShareHostMemory(settings_, AvailableHostMemory(), disk_ != nullptr);
+  HostSharing sharing = ShareHostMemory(settings_, AvailableHostMemory());
   allocator::HostPool::Options pool = SharedPoolOptions(sharing, disk_ != nullptr);
   host_cap_bytes_ = sharing.share_bytes;
   pool.waits = waits_;

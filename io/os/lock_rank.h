@@ -17,6 +17,7 @@ enum class LockRank : int {
   kStreams = 40,        // streams and their events
   kTier = 50,           // host pool, slots of the disk tier
   kSpillStore = 60,     // spill files and their slots
+  kCapacity = 62,       // what the tiers can hold, and what of it is promised
   kTransferQueue = 65,  // transfers that wait for a directory
   kEngine = 70,         // submission queues of an I/O engine
   kRecorder = 80,       // trace ring and prediction

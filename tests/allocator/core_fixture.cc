@@ -123,8 +123,6 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
   host.buffer_bytes = kChunk;
   host.storage_bytes = setup.host_bytes;
   host.slab_bytes = 512 << 10;
-  host.share = setup.share;
-  host.shared_bytes = setup.shared_bytes;
   if (!setup.disk) host.evict_staging_buffers = host.fault_staging_buffers = 0;
   SPILLWAY_ASSIGN_OR_RETURN(host_, HostPool::Create(driver, Context(), host));
   // Not in the background: tests count the steps of single evictions.
@@ -142,6 +140,7 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
   }
   ResidencyOptions options;
   options.budget_bytes = setup.budget_bytes;
+  options.idle_nanos = setup.idle_nanos;
   options.external_share_bytes = setup.external_share_bytes;
   options.evict = setup.evict;
   options.measure_link = setup.measure_link;

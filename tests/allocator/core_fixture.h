@@ -45,12 +45,11 @@ struct CoreSetup {
   AuditObserver* audit = nullptr;
   uint64_t free_reserve_bytes = 0;
   uint64_t run_ahead_bytes = 0;
+  int64_t idle_nanos = 300'000'000'000;
   uint32_t largest_handle = 64;
   HashCode* hash_code = nullptr;       // null: no hash, every eviction writes
   const CudaDriver* driver = nullptr;  // what the core calls; null: the stand-in's own
   Refusals* refusals = nullptr;        // null: the device's own
-  io::NodeShare* share = nullptr;      // of the host tier, as if another process had the other entry
-  uint64_t shared_bytes = 0;
 };
 
 // The stand-in's own kind of image for the content hash; an empty one: as where the compiler is missing.

@@ -58,12 +58,6 @@ void AddAndEvict(Stage& stage) {
   stage.Evict(0);
 }
 
-constexpr uint64_t kSharedHost = 1 << 20;
-constexpr uint64_t kStaging = 12 * CoreDevice::kChunk;  // the fixture's, with a disk
-io::NodeShare::Options ShareOptions() {
-  return {{"/proc"}, "every_call_test " + std::to_string(getpid()), 0, CoreDevice::kChunk};
-}
-
 constexpr uint64_t kRoomy = 4 << 20;
 const Scene kScenes[] = {
     {"start", kRoomy, true, nullptr, [](Stage& stage) { stage.Add(); }},
@@ -97,14 +91,15 @@ const Scene kScenes[] = {
      },
      [](Stage& stage) { stage.Evict(0); }},
     {"pin", 0, false, &AddAndEvict, [](Stage& stage) { stage.Pin(0); }},
-    {"demotion", kSharedHost, false,
+    {"demotion", 1 << 20, false,
      [](Stage& stage) {
-       for (int block = 0; block < 2; ++block) {
+       for (int block = 0; block < 3; ++block) {
          stage.Add();
          stage.Evict(block);
        }
+       stage.Add();
      },
-     [](Stage& stage) { stage.Demote(ShareOptions()); }},
+     [](Stage& stage) { stage.Demote(3); }, [](CoreSetup& setup) { setup.idle_nanos = 1'000'000; }},
     {"larger handles", kRoomy, false,
      [](Stage& stage) {
        for (int i = 0; i < 3; ++i) stage.Add();
@@ -188,7 +183,6 @@ Report PlayScene(const std::string& name, const std::string& directory, const Fa
   report.outcome = "success";
   const CudaDriver* const driver = fakes::CountedDriver(CoreDevice::Driver(), CoreDevice::Context());
   FixedHashCode hash;
-  std::unique_ptr<io::NodeShare> share;
   for (const Scene& scene : kScenes) {
     if (name != scene.name) continue;
     CoreSetup setup;
@@ -202,11 +196,6 @@ Report PlayScene(const std::string& name, const std::string& directory, const Fa
     setup.may_fail = true;
     setup.hash_code = scene.hash ? &hash : nullptr;
     if (scene.set != nullptr) scene.set(setup);
-    if (name == "demotion") {
-      share = std::make_unique<io::NodeShare>(ShareOptions());
-      setup.share = share.get();
-      setup.shared_bytes = kSharedHost + kStaging;
-    }
     const size_t descriptors = CountEntries("/proc/self/fd");
     try {
       Play(scene, setup, failure, &report);

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "allocator/residency/transfer/mapping.h"
-#include "io/node_share.h"
 #include "tests/allocator/core_fixture.h"
 #include "tests/fakes/failing_calls.h"
 #include "tests/fakes/wait_until.h"
@@ -55,10 +54,7 @@ class Stage {
     return false;
   }
   CoreDevice& device() { return *device_; }
-  void DropDevice() {
-    device_ = nullptr;
-    other_ = nullptr;
-  }
+  void DropDevice() { device_ = nullptr; }
 
   // From here on calls count, and one fails.
   void Arm() { fakes::Arm(failure_.call, failure_.nth, failure_.mode); }
@@ -198,11 +194,12 @@ class Stage {
     const bool measured = Within(std::chrono::milliseconds(300), over);
     if (failure_.call.empty() && !measured) Problem("the link was not measured");
   }
-  // Another process begins, and is due half of the host memory.
-  void Demote(const io::NodeShare::Options& share) {
-    other_ = std::make_unique<io::NodeShare>(share);
+  // The block fills the host tier: what is there already goes on to the disk.
+  void Demote(int block) {
+    Evict(block);
     const bool moved = Within(std::chrono::milliseconds(1500), [&] {
-      return device()->demoter()->demoted_bytes() > 0 && !device().host().gives_back();
+      device()->thread()->Wake();
+      return device()->demoter()->demoted_bytes() > 0;
     });
     if (failure_.call.empty() && !moved) Problem("nothing was moved to the disk");
   }
@@ -328,7 +325,6 @@ class Stage {
   const Failure failure_;
   Report* const report_;
   std::unique_ptr<CoreDevice> device_;
-  std::unique_ptr<io::NodeShare> other_;  // as if of another process
   std::vector<Known> blocks_;
   bool stuck_ = false;  // nothing is to be expected any more
 };

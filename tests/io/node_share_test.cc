@@ -4,14 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,44 +35,26 @@ constexpr int kSkipped = 3;  // exit status of a process that may not do what it
 
 struct Row {
   const char* what;
-  int expected;
-  bool all_seen;
-  std::vector<ShareEntry> others;
+  int ranks;
+  uint64_t taken_by_peers;
   uint64_t most;
 };
 
 const Row kRows[] = {
-    {"alone, number not known", 0, true, {}, 800},
-    {"one of two, number not known", 0, true, {{0, 0}}, 400},
-    {"the other has too much still", 0, true, {{800, 800}}, 400},
-    {"four, number not known", 0, true, {{0, 0}, {100, 0}, {0, 300}}, 200},
-    {"the first of eight lends nothing", 8, false, {}, 100},
-    {"not all of eight seen", 8, false, {{0, 0}, {0, 0}}, 100},
-    {"the others want nothing", 4, true, {{0, 0}, {0, 0}, {0, 0}}, 800},
-    {"what the others hold is theirs", 4, true, {{100, 100}, {50, 50}, {0, 0}}, 650},
-    {"one asks for a little", 4, true, {{0, 30}, {0, 0}, {0, 0}}, 770},
-    {"one asks for more than its part", 4, true, {{0, 700}, {0, 0}, {0, 0}}, 600},
-    {"two have more than their part, one asks", 4, true, {{400, 400}, {0, 200}, {0, 0}}, 200},
-    {"one was killed, the others have its part", 4, true, {{100, 100}, {100, 100}}, 600},
-    {"more than were expected", 2, true, {{0, 0}, {0, 0}, {0, 0}}, 800},
-    {"more than were expected, all ask", 2, true, {{0, 800}, {0, 800}, {0, 800}}, 200},
+    {"alone, number not known", 0, 0, 800},
+    {"others have a part, number not known", 0, 300, 500},
+    {"others have all", 0, 800, 0},
+    {"others have more than there is", 0, 900, 0},
+    {"one of eight", 8, 0, 100},
+    {"the others have their parts", 8, 700, 100},
+    {"more ranks than were said", 2, 600, 200},
+    {"nothing is left for a rank", 2, 800, 0},
 };
 
-TEST(MostToTakeTest, FollowsWhatTheOthersHoldAndWant) {
-  for (const Row& row : kRows) {
-    EXPECT_EQ(MostToTake({800, row.expected, row.all_seen}, row.others), row.most) << row.what;
-  }
-  EXPECT_EQ(MostToTake({0, 4, true}, {{5, 5}}), 0u) << "nothing to share";
-}
-
-TEST(MostToTakeTest, TogetherTheyGetAllAndNoMore) {
-  for (const int expected : {0, 4}) {
-    uint64_t sum = 0;
-    for (int i = 0; i < 4; ++i) {
-      sum += MostToTake({kTotal, expected, true}, {{0, kTotal}, {0, kTotal}, {0, kTotal}});
-    }
-    EXPECT_EQ(sum, kTotal) << expected;
-  }
+TEST(MostToTakeTest, IsAnEqualPartOrWhatIsFree) {
+  for (const Row& row : kRows)
+    EXPECT_EQ(MostToTake(800, row.ranks, row.taken_by_peers), row.most) << row.what;
+  EXPECT_EQ(MostToTake(0, 4, 5), 0u) << "nothing to share";
 }
 
 // ---- The registry.
@@ -87,8 +72,8 @@ class NodeShareTest : public ::testing::Test {
     rmdir(directory_.c_str());
   }
 
-  NodeShare::Options Options(int expected = 0, const std::string& account = "test") const {
-    return {{directory_}, account, expected, kMiB};
+  NodeShare::Options Options(int ranks = 0, const std::string& account = "test") const {
+    return {{directory_}, account, ranks, kMiB};
   }
 
   // Runs `body` in a process of its own that then stays until it is killed.
@@ -114,11 +99,10 @@ class NodeShareTest : public ::testing::Test {
     waitpid(child, nullptr, 0);
   }
   // A process that holds so much until it is killed.
-  pid_t StartTaker(uint64_t bytes, int expected = 0, uint64_t wanted = 0) {
+  pid_t StartTaker(uint64_t bytes) {
     return Start([&] {
-      NodeShare* const share = new NodeShare(Options(expected));
+      NodeShare* const share = new NodeShare(Options());
       if (!share->Register(bytes, kTotal)) _exit(1);
-      share->Want(wanted);
     });
   }
 
@@ -126,17 +110,15 @@ class NodeShareTest : public ::testing::Test {
   std::vector<pid_t> children_;
 };
 
-TEST_F(NodeShareTest, SeesWhatOthersHoldAndWant) {
+TEST_F(NodeShareTest, SeesWhatOthersHold) {
   NodeShare first(Options());
   NodeShare second(Options());
   ASSERT_TRUE(first.entered() && second.entered());
   ASSERT_TRUE(first.Register(100 * kMiB, kTotal));
-  first.Want(700 * kMiB);
   second.Look();
   EXPECT_EQ(second.peers(), 1u);
   EXPECT_EQ(second.taken_by_peers(), 100 * kMiB);
-  EXPECT_EQ(second.AvailableNow(kTotal), 400 * kMiB);
-  first.Want(0);
+  EXPECT_EQ(second.MostToTake(kTotal), kTotal - 100 * kMiB);
   ASSERT_TRUE(first.Register(0, kTotal));
   second.Look();
   EXPECT_EQ(second.peers(), 1u) << "one that holds nothing is there, too";
@@ -155,7 +137,7 @@ TEST_F(NodeShareTest, NoMoreIsHeldThanThereIs) {
   EXPECT_EQ(second.taken(), 0u);
   first.Look();
   EXPECT_EQ(first.taken_by_peers(), 0u) << "a refused one leaves nothing behind";
-  ASSERT_TRUE(first.Register(first.MostToTake(kTotal), kTotal));
+  ASSERT_TRUE(first.Register(kTotal / 2, kTotal)) << "less than before is always had";
   EXPECT_TRUE(second.Register(kTotal / 2, kTotal));
   EXPECT_FALSE(first.Register(kTotal / 2 + kMiB, kTotal));
 }
@@ -184,7 +166,7 @@ TEST_F(NodeShareTest, AccountsAreApart) {
 TEST_F(NodeShareTest, WithoutADirectoryAProcessIsAlone) {
   NodeShare share({{"/nowhere", ""}, "test", 4, kMiB});
   EXPECT_FALSE(share.entered());
-  EXPECT_EQ(share.MostToTake(kTotal), kTotal / 4) << "nothing is lent by those who cannot be seen";
+  EXPECT_EQ(share.MostToTake(kTotal), kTotal / 4) << "a rank keeps to its part";
   EXPECT_TRUE(share.Register(kTotal / 4, kTotal));
   EXPECT_FALSE(share.Register(kTotal / 2, kTotal));
 }
@@ -222,14 +204,14 @@ TEST_F(NodeShareTest, AForkedChildThatClosesLeavesTheParentIn) {
 }
 
 // Each takes what it can and waits, as the owners of a share do, and says by pipe when it has its part.
-TEST_F(NodeShareTest, EightAtOnceGetTheirEqualShares) {
+TEST_F(NodeShareTest, EightAtOnceGetTheirParts) {
   constexpr int kProcesses = 8;
   int parts[2];
   ASSERT_EQ(pipe(parts), 0);
   for (int i = 0; i < kProcesses; ++i) {
     Start([&] {
-      std::thread([&, expected = i % 2 == 0 ? kProcesses : 0] {
-        NodeShare share(Options(expected));
+      std::thread([&, ranks = i % 2 == 0 ? kProcesses : 0] {
+        NodeShare share(Options(ranks));
         const uint64_t part = kTotal / kProcesses;
         for (uint64_t taken = 0; taken < part;) {
           if (!tests::WaitUntil([&] { return share.Register(taken + 4 * kMiB, kTotal); })) _exit(1);
@@ -254,6 +236,63 @@ TEST_F(NodeShareTest, EightAtOnceGetTheirEqualShares) {
   EXPECT_TRUE(late.Register(kTotal / kProcesses, kTotal)) << "the killed one's part";
   close(parts[0]);
   close(parts[1]);
+}
+
+// Whatever it was doing: what one that was killed held is there for the others.
+TEST_F(NodeShareTest, OneThatIsKilledAtAnyStepLeavesNothing) {
+  void* const page =
+      mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  std::atomic<int>* const steps = new (page) std::atomic<int>(0);
+  for (int round = 0; round < 50; ++round) {
+    *steps = 0;
+    const pid_t holder = Start([&] {
+      std::thread([&] {
+        NodeShare share(Options());
+        for (uint64_t i = 0;; ++i, ++*steps) share.Register(i % 8 * 100 * kMiB, kTotal);
+      }).detach();
+    });
+    ASSERT_TRUE(tests::WaitUntil([&] { return *steps >= round; }));
+    End(holder);
+    children_.clear();
+    NodeShare share(Options());
+    EXPECT_EQ(share.peers(), 0u) << round;
+    EXPECT_TRUE(share.Register(kTotal, kTotal)) << round;
+  }
+  munmap(page, sizeof(std::atomic<int>));
+}
+
+// All ask at the same moment for more than half: at most one gets it.
+TEST_F(NodeShareTest, NoByteIsHeldTwiceByThoseWhoBeginTogether) {
+  constexpr int kProcesses = 4, kRounds = 25;
+  for (int round = 0; round < kRounds; ++round) {
+    int start[2], answers[2];
+    ASSERT_EQ(pipe(start), 0);
+    ASSERT_EQ(pipe(answers), 0);
+    for (int i = 0; i < kProcesses; ++i) {
+      Start([&] {
+        std::thread([&] {
+          NodeShare share(Options());
+          char begin;
+          if (read(start[0], &begin, 1) != 1) _exit(1);
+          const char held = share.Register(kTotal / 2 + kMiB, kTotal) ? 1 : 0;
+          if (write(answers[1], &held, 1) != 1) _exit(1);
+          pause();
+        }).detach();
+      });
+    }
+    ASSERT_EQ(write(start[1], "ssss", kProcesses), kProcesses);
+    int holders = 0;
+    for (int i = 0; i < kProcesses; ++i) {
+      char held = 0;
+      ASSERT_EQ(read(answers[0], &held, 1), 1);
+      holders += held;
+    }
+    EXPECT_LE(holders, 1) << round;
+    for (const int fd : {start[0], start[1], answers[0], answers[1]}) close(fd);
+    for (const pid_t child : children_) End(child);
+    children_.clear();
+  }
 }
 
 // ---- What processes have in common.

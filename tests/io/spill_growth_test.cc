@@ -177,16 +177,16 @@ TEST_F(SpillGrowthTest, OfTwoJobsThatDoNotFitTheFirstHasItsCapacityOnceTheOtherI
 TEST_F(SpillGrowthTest, WhatWasGrownAndIsNotNeededGoesBackWhenTheDiskRunsShort) {
   MOUNT_OR_SKIP(512);
   auto first = MakeStore(DiskOptions(path()));
-  std::atomic<uint64_t> promised{300 * kMiB};
-  first->SetPromised([&promised] { return promised.load(); });
+  PromisedCapacity owner(300 * kMiB);
+  first->SetOwner(&owner);
   ASSERT_TRUE(first->GrowTo(300 * kMiB).ok());
   auto second = MakeStore(DiskOptions(path()));
   EXPECT_TRUE(absl::IsResourceExhausted(second->GrowTo(300 * kMiB)));
   EXPECT_GE(first->capacity_bytes(), 300 * kMiB) << "what is promised stays";
-  promised = 50 * kMiB;  // a batch was too large, and is halved
+  owner.promised_bytes = 50 * kMiB;  // a batch was too large, and is halved
   EXPECT_TRUE(tests::WaitUntil([&] { return second->GrowTo(300 * kMiB).ok(); }));
   EXPECT_GE(first->capacity_bytes(), 50 * kMiB);
-  first->SetPromised(nullptr);
+  first->SetOwner(nullptr);
 }
 
 // ext4 frees the space of a killed process at its next commit, some seconds later.

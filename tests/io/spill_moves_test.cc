@@ -162,13 +162,15 @@ TEST_F(SpillMovesTest, NoPromiseIsBrokenForAMove) {
   Open(64 * kSlotBytes);
   FillAndClose();
   // All that the other directory can have is promised, and what lies in the closed one.
-  store_->SetPromised([] { return (64 + kSlots) * kSlotBytes; });
+  PromisedCapacity owner((64 + kSlots) * kSlotBytes);
+  store_->SetOwner(&owner);
   const uint64_t before = stats(0).slots_moved;
   const int probes = drives_[0]->touched(IoOp::kWrite);
   ASSERT_TRUE(WaitUntil([&] { return drives_[0]->touched(IoOp::kWrite) > probes + 1; }));
   EXPECT_LE(stats(0).slots_moved, before + 1) << "one may have been under way";
-  store_->SetPromised([] { return 32 * kSlotBytes; });
+  owner.promised_bytes = 32 * kSlotBytes;
   EXPECT_TRUE(WaitUntil([&] { return AllMoved(); }));
+  store_->SetOwner(nullptr);
 }
 
 TEST_F(SpillMovesTest, ChainsOfMovesAreFollowed) {

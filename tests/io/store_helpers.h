@@ -4,6 +4,7 @@
 #ifndef SPILLWAY_TESTS_IO_STORE_HELPERS_H_
 #define SPILLWAY_TESTS_IO_STORE_HELPERS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -43,6 +44,15 @@ std::unique_ptr<SpillStore> MakeStore(SpillStoreOptions options);
 
 // Reserves or fails the test.
 std::vector<SlotId> Reserve(SpillStore* store, size_t n);
+
+// An owner of a store's capacity that has promised so much of it.
+struct PromisedCapacity final : CapacityOwner {
+  explicit PromisedCapacity(uint64_t bytes) : promised_bytes(bytes) {}
+  void SetCapacity(uint64_t) override {}
+  bool LowerCapacity(uint64_t bytes) override { return promised_bytes <= bytes; }
+  uint64_t PromisedBytes() const override { return promised_bytes; }
+  std::atomic<uint64_t> promised_bytes;
+};
 
 // Collects the statuses of a number of callbacks; each must come exactly once.
 class Waiter {

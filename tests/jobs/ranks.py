@@ -1,9 +1,9 @@
 """Processes of one node that share its host memory, each a job of its own in plain PyTorch.
 
 slurm: eight ranks, known by srun's variables alone, claim all they can, one before the others begin: each gets an eighth.
-lent: of two ranks one takes what the other does not use; soon after the other's first need that has its half back.
-newcomer: nothing says how many there are. The first has everything, a second soon its half, and all when the
-first has been killed. What was moved is checked byte by byte.
+half: of two ranks each has half, though the other needs none.
+newcomer: nothing says how many there are. The first has nearly everything and keeps it; a second spills to its disk, and has
+host memory when the first has been killed. What was moved is checked byte by byte.
 """
 
 import contextlib
@@ -68,41 +68,46 @@ def eight(args, problems):
         problems.expect(pinned >= HOST // 8 * 9 // 10, f"slurm: the one that came late has {pinned} MiB")
 
 
-def give_back(args, problems, name, variables):
+@contextlib.contextmanager
+def two(args, name, variables):
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, contextlib.ExitStack() as stack:
-        first, second = (stack.enter_context(started(args, f"{name}-{i}", folder, host=f"{HOST}MiB", variables=variables(i)))
-                         for i in range(2))  # fmt: skip
+        yield [stack.enter_context(started(args, f"{name}-{i}", folder, host=f"{HOST}MiB", variables=variables(i))) for i in range(2)]
+
+
+def use_all(problems, child, mib):
+    expect_answers(problems, [child], f"take {mib}", "took")
+    expect_answers(problems, [child], "use", "used")
+    return host_bytes(child) // MIB
+
+
+def half(args, problems):
+    with two(args, "half", lambda rank: slurm(rank, 2)) as ranks:
+        expect_answers(problems, ranks, None, "ready")
+        for i, rank in enumerate(ranks):
+            had = use_all(problems, rank, 1088)
+            problems.expect(HOST // 2 - STAGING <= had <= HOST // 2, f"half: rank {i} has {had} MiB")
+        expect_answers(problems, ranks, "check", "right")
+
+
+def newcomer(args, problems):
+    with two(args, "newcomer", lambda rank: {}) as (first, second):
         expect_answers(problems, [first, second], None, "ready")
-        if variables(0):  # nothing is lent before both have been seen
-            expect_answers(problems, [second], "take 32", "took")
-        expect_answers(problems, [first], "take 1088", "took")
-        expect_answers(problems, [first], "use", "used")
-        had = host_bytes(first) // MIB
-        problems.expect(had > HOST * 2 // 3, f"{name}: the first has {had} MiB while nobody else needs any")
-        expect_answers(problems, [second], "take 640", "took")
-        seconds = wait_for(lambda: second.ask("use") == "used" and host_bytes(second) // MIB >= HOST // 2 - STAGING)
-        print(f"   the second had its half after {seconds} s; before, the first had {had} MiB", flush=True)
-        problems.expect(seconds is not None, f"{name}: the second has {host_bytes(second) // MIB} MiB\n{first.words()}\n{second.words()}")
-        expect_answers(problems, [first, second], "use", "used")
+        had = use_all(problems, first, 1088)
+        problems.expect(had > HOST * 2 // 3, f"newcomer: the first has {had} MiB while nobody else needs any")
+        left = use_all(problems, second, 640)
+        print(f"   the first has {had} MiB, the second {left} MiB", flush=True)
+        problems.expect(had + left <= HOST, f"newcomer: together they have {had} and {left} MiB")
+        problems.expect(host_bytes(first) // MIB >= had, "newcomer: the first had to give back")
         expect_answers(problems, [first, second], "check", "right")
-        problems.expect(host_bytes(first) // MIB <= HOST // 2, f"{name}: the first has {host_bytes(first) // MIB} MiB still")
         first.kill()
         expect_answers(problems, [second], "take 448", "took")
         # It grows as its evictions ask for more, so what it does decides how long that takes.
         seconds = wait_for(lambda: second.ask("use") == "used" and host_bytes(second) // MIB > HOST * 3 // 4)
-        problems.expect(seconds is not None, f"{name}: alone again it has {host_bytes(second) // MIB} MiB")
+        problems.expect(seconds is not None, f"newcomer: alone again it has {host_bytes(second) // MIB} MiB")
         expect_answers(problems, [second], "check", "right")
 
 
-def lent(args, problems):
-    give_back(args, problems, "lent", lambda rank: slurm(rank, 2))
-
-
-def newcomer(args, problems):
-    give_back(args, problems, "newcomer", lambda rank: {})
-
-
-SCENES = {"slurm": eight, "lent": lent, "newcomer": newcomer}
+SCENES = {"slurm": eight, "half": half, "newcomer": newcomer}
 
 
 def main():

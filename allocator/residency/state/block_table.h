@@ -161,6 +161,7 @@ struct alignas(64) Block {
   // The evictor.
   struct EvictionSide {
     EvictionState* job = nullptr;  // under way or draining
+    int64_t spilled_at = 0;        // the last one's end (nanoseconds of the system's steady clock)
     // Evictions in a row that failed, and when it may be tried again (nanoseconds of the system's steady
     // clock).
     uint8_t failures = 0;

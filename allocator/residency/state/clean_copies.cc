@@ -66,23 +66,6 @@ void CleanCopies::Reclaim(const TableLock& lock, uint64_t buffers, uint64_t slot
   }
 }
 
-void CleanCopies::ReclaimLeaving(const TableLock& lock) {
-  lock.Covers(*table_);
-  if (host_buffers_ == 0) return;
-  std::vector<Block*> leaving;
-  std::ranges::copy_if(kept_, std::back_inserter(leaving), [this](const Block* block) {
-    return std::ranges::any_of(block->copies.copy_homes, [this](const ExtentHome& home) {
-      return !home.on_disk && host_->Leaves(home.buffer.data);
-    });
-  });
-  for (Block* const block : leaving) {
-    std::vector<ExtentHome> homes;
-    ContentHash hash;
-    Take(lock, block, &homes, &hash);
-    Release(lock, &homes);
-  }
-}
-
 void CleanCopies::Count(const std::vector<ExtentHome>& homes, int64_t sign) {
   for (const ExtentHome& home : homes)
     (home.on_disk ? disk_slots_ : host_buffers_) += static_cast<uint64_t>(sign);

@@ -35,8 +35,6 @@ class CleanCopies {
   void ReclaimHost(const TableLock& lock, uint64_t buffers) { Reclaim(lock, buffers, 0); }
   void ReclaimDisk(const TableLock& lock, uint64_t slots) { Reclaim(lock, 0, slots); }
   void ReclaimAll(const TableLock& lock) { Reclaim(lock, UINT64_MAX, UINT64_MAX); }
-  // Gives the copies up that have bytes in host memory which is to be given back.
-  void ReclaimLeaving(const TableLock& lock);
   // Gives buffers and slots back.
   void Release(const TableLock& lock, std::vector<ExtentHome>* homes);
 

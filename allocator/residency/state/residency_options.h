@@ -48,8 +48,9 @@ struct ResidencyOptions {
   bool evict = true;                // false: SPILLWAY_ON_FULL=error, observe mode, or a hook that is missing
   bool map_at_once = false;         // blocks have memory from their allocation on: launches may go unseen
   uint64_t free_reserve_bytes = 0;  // background eviction keeps this much free; 0 = 1/16 of the budget
-  uint64_t run_ahead_bytes = 0;     // bytes used by uncompleted launches once spilling began; 0 = a quarter
-  bool measure_link = false;        // the link is measured when something leaves the GPU for the first time
+  int64_t idle_nanos = 300'000'000'000;  // spilled for so long, bytes leave a host tier that is nearly full
+  uint64_t run_ahead_bytes = 0;  // bytes used by uncompleted launches once spilling began; 0 = a quarter
+  bool measure_link = false;     // the link is measured when something leaves the GPU for the first time
   int64_t link_apart_nanos = 10'000'000'000;  // between two measurements of the link, at least
   bool verify_always = false;  // each eviction, not the first ones of an address and now and then one
   uint32_t largest_handle = ChunkPool::kLargestHandle;  // in chunks, created at once; a power of two

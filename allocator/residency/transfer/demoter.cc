@@ -11,29 +11,26 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr size_t kMostWrites = 16;             // under way at once
-constexpr int64_t kBetweenLooks = 10'000'000;  // ns
-constexpr int64_t kPauseAfterFailure = 500'000'000;
+constexpr size_t kMostWrites = 4;                 // under way at once: evictions and reads need the disk, too
+constexpr int64_t kBetweenLooks = 1'000'000'000;  // ns
+constexpr int64_t kPauseAfterFailure = 10'000'000'000;
+// Begins when less than this part of the host tier is free, and ends at twice as much.
+constexpr size_t kFreePart = 16;
 
 }  // namespace
 
-Demoter::Demoter(Core* core, CleanCopies* clean, SharedCapacity* capacity, std::function<void()> wake)
-    : core_(core), clean_(clean), capacity_(capacity), wake_(std::move(wake)) {}
-
-bool Demoter::waits_for_time() const {
-  return core_->parts.host != nullptr && core_->parts.host->gives_back();
-}
+Demoter::Demoter(Core* core, std::function<void()> wake) : core_(core), wake_(std::move(wake)) {}
 
 bool Demoter::Poll() {
-  bool progress = !jobs_.empty() && CollectWrites();
-  if (!waits_for_time() || core_->error.any()) return progress;
+  const bool progress = !jobs_.empty() && CollectWrites();
+  if (core_->parts.host == nullptr || core_->parts.disk == nullptr || core_->error.any()) return progress;
   const int64_t now = os::Clock::System()->NowNanos();
-  if (now < again_at_) return progress;
-  again_at_ = now + kBetweenLooks;
+  if (now < again_at_ || (!progress && now < look_at_)) return progress;
+  look_at_ = now + std::min(kBetweenLooks, core_->options.idle_nanos);
+  if (WantedBuffers() == 0) return progress;
   {
     const TableLock lock(core_->table);
-    clean_->ReclaimLeaving(lock);
-    if (core_->parts.disk != nullptr) progress |= StartLocked(lock);
+    StartLocked(lock);
   }
   for (Job* const job : begun_) {
     core_->parts.disk->Write(job->slot, job->buffer.data, job->bytes, [this, job](absl::Status status) {
@@ -45,30 +42,42 @@ bool Demoter::Poll() {
       wake_();
     });
   }
+  const bool started = !begun_.empty();
   begun_.clear();
-  return progress;
+  return progress || started;
 }
 
 // ---- Starting.
 
-bool Demoter::StartLocked(const TableLock& lock) {
-  std::vector<Block*> spilled;
-  core_->table.ForEachLocked(lock, BlockState::kSpilled, [&](Block* block) { spilled.push_back(block); });
-  const size_t before = jobs_.size();
-  for (Block* const block : spilled) {
-    if (!StartBlockLocked(lock, block)) break;
+// How many buffers are to come free, with those whose bytes are on their way already.
+uint64_t Demoter::WantedBuffers() const {
+  const size_t free = core_->parts.host->Free(HostUse::kStorage);
+  const size_t least = core_->parts.host->Limit(HostUse::kStorage) / kFreePart;
+  if (free >= (jobs_.empty() ? least : 2 * least)) return 0;
+  return 2 * least - free;
+}
+
+// Those that have been away for longest first.
+void Demoter::StartLocked(const TableLock& lock) {
+  const int64_t idle_since = os::Clock::System()->NowNanos() - core_->options.idle_nanos;
+  std::vector<Block*> idle;
+  core_->table.ForEachLocked(lock, BlockState::kSpilled, [&](Block* block) {
+    if (block->eviction.spilled_at <= idle_since) idle.push_back(block);
+  });
+  std::ranges::sort(idle, {}, [](const Block* block) { return block->eviction.spilled_at; });
+  const uint64_t wanted = WantedBuffers();
+  for (Block* const block : idle) {
+    if (!StartBlockLocked(block, wanted)) break;
   }
-  return jobs_.size() > before;
 }
 
 // False when no more can be started now.
-bool Demoter::StartBlockLocked(const TableLock& lock, Block* block) {
+bool Demoter::StartBlockLocked(Block* block, uint64_t wanted) {
   const std::vector<ExtentHome>& homes = block->copies.homes;
   for (size_t extent = 0; extent < homes.size(); ++extent) {
-    if (homes[extent].on_disk || !core_->parts.host->Leaves(homes[extent].buffer.data)) continue;
-    if (UnderWay(*block, extent)) continue;
+    if (homes[extent].on_disk || UnderWay(*block, extent)) continue;
     io::SlotId slot;
-    if (jobs_.size() >= kMostWrites || !TakeSlotLocked(lock, &slot)) return false;
+    if (jobs_.size() >= std::min<uint64_t>(kMostWrites, wanted) || !TakeSlot(&slot)) return false;
     jobs_.push_back(std::make_unique<Job>(Job{.block = block,
                                               .moves = block->table.moves,
                                               .extent = extent,
@@ -77,7 +86,7 @@ bool Demoter::StartBlockLocked(const TableLock& lock, Block* block) {
                                               .slot = slot,
                                               .began = os::Clock::System()->NowNanos(),
                                               .status = {}}));
-    core_->parts.host->BeginRead(homes[extent].buffer.data);
+    core_->parts.host->BeginRead(homes[extent].buffer);
     begun_.push_back(jobs_.back().get());
   }
   return true;
@@ -88,16 +97,10 @@ bool Demoter::UnderWay(const Block& block, size_t extent) const {
                              [&](const auto& job) { return job->block == &block && job->extent == extent; });
 }
 
-bool Demoter::TakeSlotLocked(const TableLock& lock, io::SlotId* slot) {
-  absl::StatusOr<std::vector<io::SlotId>> taken = core_->parts.disk->TakeSlots(1);
-  if (absl::IsResourceExhausted(taken.status()) && clean_->disk_slots(lock) > 0) {
-    clean_->ReclaimDisk(lock, 1);
-    taken = core_->parts.disk->TakeSlots(1);
-  }
-  if (absl::IsResourceExhausted(taken.status())) {  // copies that other devices keep may be in the way
-    capacity_->AskForCopies();
+bool Demoter::TakeSlot(io::SlotId* slot) {
+  const absl::StatusOr<std::vector<io::SlotId>> taken = core_->parts.disk->TakeSlots(1);
+  if (absl::IsResourceExhausted(taken.status()))
     again_at_ = os::Clock::System()->NowNanos() + kPauseAfterFailure;
-  }
   if (!taken.ok()) return false;
   *slot = taken->front();
   return true;
@@ -123,9 +126,7 @@ bool Demoter::CollectWrites() {
 // The bytes are the block's only if it has been spilled all the time: a block that came back and left again
 // may have other bytes in the same buffer.
 void Demoter::FinishLocked(const TableLock& lock, const Job& job, const absl::Status& status) {
-  HostPool* const host = core_->parts.host;
-  // A request that never came back may still read the buffer: the slab stays.
-  if (!absl::IsDeadlineExceeded(status)) host->EndRead(job.buffer.data);
+  core_->parts.host->EndRead(job.buffer);
   const bool same = job.block->state == BlockState::kSpilled && job.block->table.moves == job.moves;
   if (!status.ok()) {
     os::Log(os::LogLevel::kWarn, "bytes stay in host memory: " + std::string(status.message()));
@@ -139,7 +140,7 @@ void Demoter::FinishLocked(const TableLock& lock, const Job& job, const absl::St
   demoted_bytes_.fetch_add(job.bytes);
   core_->ReportMove(
       {MoveKind::kHostToDisk, job.block->id, job.bytes, job.began, os::Clock::System()->NowNanos()});
-  host->Give(HostUse::kStorage, job.buffer);
+  core_->parts.host->Give(HostUse::kStorage, job.buffer);
 }
 
 }  // namespace spillway::allocator

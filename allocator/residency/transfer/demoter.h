@@ -1,8 +1,8 @@
-// Demoter: moves bytes of spilled blocks from host memory to the disk when other processes of the node are due
-// that memory. Clean copies there are given up; bytes that are nowhere else are written to slots from where
-// they lie, and the slot is their home from then on. The GPU has no part in it. A block that is fetched, or
-// freed, meanwhile keeps its homes, and what was written for it is given up. What cannot be written stays.
-// The device's thread alone calls it, but for figures.
+// Demoter: moves bytes of blocks that have been spilled for long from host memory to the disk when the host tier is
+// nearly full: what is evicted next then has the faster place. They are written to slots from where they lie, and
+// the slot is their home from then on. The GPU has no part in it. A block that is fetched, or freed, meanwhile
+// keeps its homes, and what was written for it is given up. What cannot be written stays. The device's thread
+// alone calls it, but for figures.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_DEMOTER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_DEMOTER_H_
@@ -14,9 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "allocator/residency/state/clean_copies.h"
 #include "allocator/residency/state/core.h"
-#include "allocator/tier/shared_capacity.h"
 #include "io/os/atomic.h"
 #include "io/os/sync.h"
 
@@ -25,13 +23,11 @@ namespace spillway::allocator {
 class Demoter {
  public:
   // `wake` makes the device's thread call Poll; called from I/O completion threads.
-  Demoter(Core* core, CleanCopies* clean, SharedCapacity* capacity, std::function<void()> wake);
+  Demoter(Core* core, std::function<void()> wake);
 
-  // Takes in what was written, and starts what must still leave. True when something changed.
+  // Takes in what was written, and starts what is still to leave. True when something changed.
   bool Poll();
   bool idle() const { return jobs_.empty(); }
-  // Whether memory is to be given back: what cannot be moved now is tried again after a while.
-  bool waits_for_time() const;
   // Bytes that were moved to the disk. Any thread.
   uint64_t demoted_bytes() const { return demoted_bytes_.load(); }
 
@@ -51,18 +47,18 @@ class Demoter {
   bool CollectWrites();
   void FinishLocked(const TableLock& lock, const Job& job, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  bool StartLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  bool StartBlockLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  bool TakeSlotLocked(const TableLock& lock, io::SlotId* slot);
+  void StartLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  bool StartBlockLocked(Block* block, uint64_t wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  uint64_t WantedBuffers() const;
+  bool TakeSlot(io::SlotId* slot);
   bool UnderWay(const Block& block, size_t extent) const;
 
   Core* const core_;
-  CleanCopies* const clean_;
-  SharedCapacity* const capacity_;
   const std::function<void()> wake_;
   std::vector<std::unique_ptr<Job>> jobs_;
   std::vector<Job*> begun_;  // their writes are to be given to the disk, without the lock
-  int64_t again_at_ = 0;     // steady clock, ns: nothing is started before
+  int64_t look_at_ = 0;      // steady clock, ns: the next look, unless a write ends before
+  int64_t again_at_ = 0;     // likewise: nothing is started before, since something failed
   os::Atomic<uint64_t> demoted_bytes_{0};
   os::Mutex results_mu_{os::LockRank::kTier};  // what completion threads set in jobs
 };

@@ -38,22 +38,6 @@ TEST(FreeBuffersTest, TheSmallestRunThatSufficesElseTheLargest) {
   EXPECT_EQ(Take(&free, 1), Numbers{});
 }
 
-TEST(FreeBuffersTest, WhatLeavesIsNoLongerTaken) {
-  FreeBuffers free(kBytes);
-  free.Give(At(0), 2);
-  free.Give(At(4), 3);
-  free.Give(At(10), 4);
-  EXPECT_EQ(free.CountIn(At(0), 8), 5u);
-  std::vector<std::byte*> removed;
-  free.Remove(At(0), 8, &removed);
-  EXPECT_EQ(removed, (std::vector<std::byte*>{At(0), At(1), At(4), At(5), At(6)}));
-  EXPECT_EQ(free.size(), 4u);
-  EXPECT_EQ(free.CountIn(At(0), 8), 0u);
-  EXPECT_EQ(Take(&free, 9), (Numbers{10, 11, 12, 13}));
-  free.Give(At(5), 1);
-  EXPECT_EQ(Take(&free, 9), Numbers{5}) << "it has come back";
-}
-
 TEST(FreeBuffersTest, WhatComesBackJoinsItsNeighbours) {
   FreeBuffers free(kBytes);
   free.Give(At(0), 8);

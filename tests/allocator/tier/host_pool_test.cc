@@ -74,6 +74,28 @@ TEST(HostPoolTest, AnAbandonedBufferIsNotHandedOutAgain) {
   for (const PinnedBuffer& buffer : again) EXPECT_NE(buffer.data, staging[1].data);
 }
 
+TEST(HostPoolTest, ABufferThatIsReadIsNotHandedOutAgain) {
+  HostPool::Options options;
+  options.buffer_bytes = kChunk;
+  options.storage_bytes = 4 * kChunk;
+  options.evict_staging_buffers = options.fault_staging_buffers = 0;
+  auto pool = HostPool::Create(CoreDevice::Driver(), CoreDevice::Context(), options);
+  ASSERT_TRUE(pool.ok() && (*pool)->GrowStorageTo(4 * kChunk).ok());
+  std::vector<PinnedBuffer> buffers;
+  ASSERT_EQ((*pool)->Take(HostUse::kStorage, 4, &buffers), 4u);
+  const PinnedBuffer read = buffers[1], kept = buffers[3];
+  (*pool)->BeginRead(read);
+  (*pool)->BeginRead(kept);
+  (*pool)->Give(HostUse::kStorage, buffers[0], 3);
+  buffers.clear();
+  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 4, &buffers), 2u);
+  (*pool)->EndRead(kept);
+  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 4, &buffers), 0u) << "nobody has given it back";
+  (*pool)->EndRead(read);
+  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 4, &buffers), 1u);
+  EXPECT_EQ(buffers.back().data, read.data);
+}
+
 TEST(HostPoolTest, NoRunOfBuffersReachesOverTwoSlabs) {
   HostPool::Options options;
   options.buffer_bytes = kChunk;
@@ -156,26 +178,13 @@ TEST(HostPoolTest, WithoutAllOfItsStagingAPoolKeepsNone) {
 
 // ---- Two pools that share: as two processes, for each entry of a share has its own locks.
 
-// Counts how often it is asked. A wait with a limit asks when it is entered, and each time when it looks at the limit.
-class CountingClock : public os::Clock {
- public:
-  int64_t NowNanos() const override {
-    ++asked_;
-    return os::Clock::System()->NowNanos();
-  }
-  uint64_t asked() const { return asked_; }
-
- private:
-  mutable std::atomic<uint64_t> asked_{0};
-};
-
 class SharedPoolsTest : public testing::Test {
  protected:
   static constexpr uint64_t kShared = 64 * kChunk;
 
-  std::unique_ptr<io::NodeShare> Entry(int expected) {
+  std::unique_ptr<io::NodeShare> Entry(int ranks) {
     return std::make_unique<io::NodeShare>(
-        io::NodeShare::Options{{"/proc"}, "host_pool_test " + std::to_string(getpid()), expected, kChunk});
+        io::NodeShare::Options{{"/proc"}, "host_pool_test " + std::to_string(getpid()), ranks, kChunk});
   }
   std::unique_ptr<HostPool> Pool(io::NodeShare* share, const CudaDriver* driver = SlowPins()) {
     HostPool::Options options;
@@ -184,106 +193,39 @@ class SharedPoolsTest : public testing::Test {
     options.evict_staging_buffers = options.fault_staging_buffers = 0;
     options.storage_bytes = options.shared_bytes = kShared;
     options.share = share;
-    options.waits = &waits_;
     auto pool = HostPool::Create(driver, CoreDevice::Context(), options);
     return pool.ok() ? *std::move(pool) : nullptr;
   }
-  // The first pool of these tests: alone it has all, and `buffers` has all its buffers.
-  std::unique_ptr<HostPool> TakenPool(io::NodeShare* share, std::vector<PinnedBuffer>* buffers) {
-    std::unique_ptr<HostPool> pool = Pool(share);
-    EXPECT_TRUE(pool->GrowStorageTo(kShared).ok());
-    EXPECT_EQ(pool->Take(HostUse::kStorage, 64, buffers), 64u);
-    return pool;
-  }
-
-  CountingClock clock_;
-  os::WaitList waits_{&clock_, nullptr, std::chrono::hours(1)};
 };
 
-TEST_F(SharedPoolsTest, ANewcomerGetsItsPart) {
+TEST_F(SharedPoolsTest, WhoComesFirstKeepsWhatItHas) {
   const auto first_share = Entry(0);
   const auto first = Pool(first_share.get());
-  ASSERT_TRUE(first->GrowStorageTo(kShared).ok()) << "alone it has all";
+  ASSERT_TRUE(first->GrowStorageTo(kShared / 2).ok());
+  constexpr uint64_t kTaken = kShared / 2 + 4 * kChunk;  // with one slab ahead of need
+  ASSERT_TRUE(tests::WaitUntil([&] { return first->storage_capacity_bytes() == kTaken; }));
   const auto second_share = Entry(0);
   const auto second = Pool(second_share.get());
-  ASSERT_TRUE(second->GrowStorageTo(kShared / 2).ok());
-  EXPECT_EQ(first->storage_capacity_bytes(), kShared / 2);
-  const absl::Status more = second->GrowStorageTo(kShared);
+  EXPECT_EQ(second->storage_cap_bytes(), kShared - kTaken);
+  const absl::Status more = second->GrowStorageTo(kShared / 2);
   EXPECT_TRUE(absl::IsResourceExhausted(more));
   EXPECT_NE(std::string(more.message()).find("1 other processes of this node"), std::string::npos) << more;
+  EXPECT_TRUE(second->GrowStorageTo(kShared - kTaken).ok());
+  EXPECT_EQ(first->storage_capacity_bytes() + second->storage_capacity_bytes(), kShared);
+  std::vector<PinnedBuffer> buffers;
+  EXPECT_EQ(second->Take(HostUse::kStorage, 64, &buffers), 28u);
+  EXPECT_TRUE(tests::WaitUntil([&] { return !second->storage_growing(); })) << "evictions do not wait for it";
 }
 
-TEST_F(SharedPoolsTest, WithAKnownNumberWhatIsUnusedIsLentUntilItIsAskedFor) {
+TEST_F(SharedPoolsTest, RanksHaveEqualPartsWhateverTheOthersNeed) {
   const auto first_share = Entry(2);
   const auto first = Pool(first_share.get());
   EXPECT_EQ(first->storage_cap_bytes(), kShared / 2) << "the other may be where it cannot be seen";
-  EXPECT_FALSE(first->GrowStorageTo(kShared).ok());
+  ASSERT_TRUE(first->GrowStorageTo(kShared / 2).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(first->GrowStorageTo(kShared / 2 + kChunk)));
   const auto second_share = Entry(2);
   const auto second = Pool(second_share.get());
-  ASSERT_TRUE(tests::WaitUntil([&] { return first->GrowStorageTo(kShared).ok(); }))
-      << "it is there and needs nothing";
-  ASSERT_TRUE(second->GrowStorageTo(kShared / 4).ok());
-  EXPECT_EQ(first->storage_capacity_bytes(), kShared * 3 / 4) << "no more than was asked for";
-}
-
-TEST_F(SharedPoolsTest, BuffersThatAreTakenKeepTheirSlabUntilTheyAreGiven) {
-  const auto first_share = Entry(0);
-  std::vector<PinnedBuffer> buffers;
-  const auto first = TakenPool(first_share.get(), &buffers);
-  const auto second_share = Entry(0);
-  ASSERT_TRUE(tests::WaitUntil([&] { return first->gives_back(); }));
-  EXPECT_EQ(first->storage_capacity_bytes(), kShared / 2);
-  EXPECT_EQ(first->storage_in_use(), kShared);
-  EXPECT_FALSE(second_share->Register(4 * kChunk, kShared)) << "it is pinned still";
-  std::vector<PinnedBuffer> leaving;
-  for (const PinnedBuffer& buffer : buffers) {
-    if (first->Leaves(buffer.data)) leaving.push_back(buffer);
-  }
-  ASSERT_EQ(leaving.size(), 32u);
-  first->BeginRead(leaving[0].data);
-  for (const PinnedBuffer& buffer : leaving) first->Give(HostUse::kStorage, buffer);
-  EXPECT_TRUE(tests::WaitUntil([&] { return second_share->Register(28 * kChunk, kShared); }));
-  EXPECT_FALSE(second_share->Register(32 * kChunk, kShared)) << "one slab is being read";
-  std::memset(leaving[0].data, 1, kChunk);
-  first->EndRead(leaving[0].data);
-  EXPECT_TRUE(tests::WaitUntil([&] { return second_share->Register(32 * kChunk, kShared); }));
-  std::vector<PinnedBuffer> more;
-  EXPECT_EQ(first->Take(HostUse::kStorage, 64, &more), 0u);
-  EXPECT_FALSE(first->storage_growing()) << "evictions do not wait for what others have";
-}
-
-// A slab is the least that can leave: afterwards this process has less than its share, and may not pin what is
-// missing before the slab is gone.
-TEST_F(SharedPoolsTest, EvictionsDoNotWaitForSlabsThatLeave) {
-  const auto first_share = Entry(0);
-  std::vector<PinnedBuffer> buffers;
-  const auto first = TakenPool(first_share.get(), &buffers);
-  const auto second_share = Entry(0), third_share = Entry(0);
-  ASSERT_TRUE(tests::WaitUntil([&] { return first->storage_capacity_bytes() == 20 * kChunk; }));
-  EXPECT_EQ(first->storage_due_bytes(), 21 * kChunk);
-  ASSERT_EQ(first->Take(HostUse::kStorage, 1, &buffers), 0u);
-  EXPECT_TRUE(tests::WaitUntil([&] { return !first->storage_growing(); }));
-  EXPECT_TRUE(first->gives_back());
-}
-
-// Else an allocation would wait for what cannot be pinned, without end where nothing empties the slab.
-TEST_F(SharedPoolsTest, AllocationsDoNotCountOnSlabsThatLeave) {
-  const auto first_share = Entry(0);
-  std::vector<PinnedBuffer> buffers;
-  const auto first = TakenPool(first_share.get(), &buffers);
-  const auto second_share = Entry(0), third_share = Entry(0);
-  ASSERT_TRUE(tests::WaitUntil([&] { return first->storage_capacity_bytes() == 20 * kChunk; }));
-  EXPECT_TRUE(tests::WaitUntil([&] { return first->storage_cap_bytes() == 20 * kChunk; }));
-  absl::Status due;
-  const uint64_t before = clock_.asked();
-  std::thread allocation([&] { due = first->GrowStorageTo(21 * kChunk); });
-  // Then it is to wait, and has the lock until it does.
-  EXPECT_TRUE(tests::WaitUntil([&] { return clock_.asked() >= before + 2; }));
-  for (const PinnedBuffer& buffer : buffers) {
-    if (first->Leaves(buffer.data)) first->Give(HostUse::kStorage, buffer);
-  }
-  allocation.join();
-  EXPECT_TRUE(due.ok()) << due;
+  EXPECT_TRUE(second->GrowStorageTo(kShared / 2).ok());
 }
 
 std::atomic<bool> g_pins{true};
@@ -301,6 +243,7 @@ TEST_F(SharedPoolsTest, EvictionsWaitForWhatTheOtherHasLeft) {
   const auto first_share = Entry(0);
   const auto first = Pool(first_share.get(), &driver);
   auto second_share = Entry(0);
+  ASSERT_TRUE(second_share->Register(kShared / 2, kShared));
   ASSERT_TRUE(first->GrowStorageTo(kShared / 2).ok());
   std::vector<PinnedBuffer> buffers;
   ASSERT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 32u);
@@ -315,85 +258,37 @@ TEST_F(SharedPoolsTest, EvictionsWaitForWhatTheOtherHasLeft) {
   EXPECT_TRUE(tests::WaitUntil([&] { return first->storage_capacity_bytes() == kShared; }));
 }
 
-CUresult KeepPinned(void*) { return CUDA_ERROR_UNKNOWN; }
-
-// One slab is lost by trying, and no more. What is lost is not counted on, else evictions would wait for it.
-TEST_F(SharedPoolsTest, WhatTheDriverDoesNotLetGoIsLost) {
-  CudaDriver driver = *SlowPins();
-  driver.cuMemHostUnregister = &KeepPinned;
-  const auto first_share = Entry(0);
-  const auto first = Pool(first_share.get(), &driver);
-  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
-  auto second_share = Entry(0);
-  ASSERT_TRUE(tests::WaitUntil([&] { return first->storage_capacity_bytes() == kShared - 4 * kChunk; }));
-  EXPECT_FALSE(second_share->Register(kChunk, kShared)) << "it is pinned still";
-  second_share.reset();
-  std::vector<PinnedBuffer> buffers;
-  EXPECT_TRUE(tests::WaitUntil([&] { return first->storage_due_bytes() == kShared - 4 * kChunk; }));
-  EXPECT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 60u);
-  EXPECT_FALSE(first->gives_back());
-  EXPECT_TRUE(tests::WaitUntil([&] { return !first->storage_growing(); })) << "nothing more can be pinned";
-  EXPECT_TRUE(absl::IsResourceExhausted(first->GrowStorageTo(kShared)));
-}
-
-TEST_F(SharedPoolsTest, SlabsStayWhenTheOtherIsGone) {
-  const auto first_share = Entry(0);
-  std::vector<PinnedBuffer> buffers;
-  const auto first = TakenPool(first_share.get(), &buffers);
-  auto second_share = Entry(0);
-  ASSERT_TRUE(tests::WaitUntil([&] { return first->gives_back(); }));
-  first->Give(HostUse::kStorage, buffers[63]);
-  second_share.reset();
-  EXPECT_TRUE(tests::WaitUntil([&] { return first->storage_capacity_bytes() == kShared; }));
-  EXPECT_FALSE(first->gives_back());
-  EXPECT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 1u);
-}
-
-// What it is due counts as what it may get, even if the other has it still: else nobody would ask for it.
-TEST_F(SharedPoolsTest, WithoutADiskANewcomersAllocationsGetItsPart) {
-  const auto first_share = Entry(0);
-  const auto first = Pool(first_share.get());
-  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
+// Others hold everything when the process begins. What one of them leaves later may be had.
+TEST_F(SharedPoolsTest, AllocationsGetWhatAnotherLeaves) {
+  auto first_share = Entry(0);
+  ASSERT_TRUE(first_share->Register(kShared, kShared));
   const auto second_share = Entry(0);
   const auto second = Pool(second_share.get());
   SharedCapacity capacity(second.get(), nullptr);
   EXPECT_FALSE(capacity.Change(0, kShared / 2));
   EXPECT_TRUE(capacity.CanGrow());
-  EXPECT_TRUE(capacity.Grow(kShared / 2).ok());
-  EXPECT_TRUE(capacity.Change(0, kShared / 2));
+  EXPECT_TRUE(absl::IsResourceExhausted(capacity.Grow(kShared / 2)));
+  first_share.reset();
+  EXPECT_TRUE(capacity.Grow(kShared).ok());
+  EXPECT_TRUE(capacity.Change(0, kShared));
   EXPECT_FALSE(capacity.CanGrow());
 }
 
-TEST_F(SharedPoolsTest, WhatIsPromisedIsNotGivenBack) {
-  const auto first_share = Entry(0);
-  const auto first = Pool(first_share.get());
-  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
-  SharedCapacity capacity(first.get(), nullptr);
-  ASSERT_TRUE(capacity.Change(0, kShared * 3 / 4));
-  const auto second_share = Entry(0);
-  EXPECT_TRUE(tests::WaitUntil([&] { return second_share->Register(kShared / 4, kShared); }));
-  EXPECT_FALSE(second_share->Register(kShared / 2, kShared));
-  EXPECT_GE(capacity.host_bytes(), kShared * 3 / 4);
-  capacity.Change(kShared * 3 / 4, 0);
-  EXPECT_TRUE(tests::WaitUntil([&] { return second_share->Register(kShared / 2, kShared); }));
-}
-
-// Who promised at that moment would be refused, and without a disk the job's allocation.
-TEST_F(SharedPoolsTest, TheCapacityDoesNotFallInVain) {
-  const auto first_share = Entry(0);
-  const auto first = Pool(first_share.get());
-  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
-  std::atomic<int> looks{0};
-  std::atomic<uint64_t> least{kShared};
-  first->SetFits([&](uint64_t less, uint64_t) {
-    ++looks;
-    least = std::min(least.load(), first->storage_capacity_bytes());
-    return first->storage_capacity_bytes() - less >= kShared * 3 / 4;
-  });
-  const auto second_share = Entry(0);
-  EXPECT_TRUE(tests::WaitUntil([&] { return looks > 8; }));
-  EXPECT_EQ(least, kShared * 3 / 4);
-  first->SetFits(nullptr);
+// Both begin at the same time and want all of it.
+TEST_F(SharedPoolsTest, TwoThatGrowAtOnceNeverHoldMoreThanThereIs) {
+  for (int round = 0; round < 20; ++round) {
+    const auto first_share = Entry(0), second_share = Entry(0);
+    const auto first = Pool(first_share.get()), second = Pool(second_share.get());
+    std::thread other([&] { static_cast<void>(second->GrowStorageTo(kShared)); });
+    static_cast<void>(first->GrowStorageTo(kShared));
+    other.join();
+    EXPECT_LE(first->storage_capacity_bytes() + second->storage_capacity_bytes(), kShared);
+    EXPECT_TRUE(tests::WaitUntil([&] {
+      const uint64_t before = first->storage_capacity_bytes() + second->storage_capacity_bytes();
+      if (before < kShared) first->AskFor(kShared);
+      return before == kShared;
+    })) << "nobody has the rest";
+  }
 }
 
 }  // namespace

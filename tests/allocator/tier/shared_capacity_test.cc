@@ -58,5 +58,54 @@ TEST(SharedCapacityTest, DevicesThatPromiseAtOnceNeverExceedTheCapacity) {
   EXPECT_EQ(capacity.promised_bytes(), std::accumulate(mine.begin(), mine.end(), uint64_t{0}));
 }
 
+// The disk's row, by what a store reports.
+TEST(SharedCapacityTest, ADiskLowersOnlyWhatIsNotPromised) {
+  const auto pool = PinnedPool(80 * kMiB);
+  SharedCapacity capacity(pool.get(), nullptr);
+  capacity.SetCapacity(100 * kMiB);
+  EXPECT_TRUE(capacity.Change(0, 170 * kMiB));
+  EXPECT_EQ(capacity.PromisedBytes(), 90 * kMiB) << "host memory first";
+  EXPECT_FALSE(capacity.LowerCapacity(80 * kMiB));
+  EXPECT_TRUE(capacity.LowerCapacity(95 * kMiB));
+  EXPECT_FALSE(capacity.Change(170 * kMiB, 176 * kMiB));
+  EXPECT_TRUE(capacity.Change(170 * kMiB, 175 * kMiB));
+}
+
+// Promises stay, so that nothing fails for a drive that comes back; no more are made meanwhile.
+TEST(SharedCapacityTest, ADirectoryThatClosesTakesWhatIsPromised) {
+  SharedCapacity capacity(nullptr, nullptr);
+  capacity.SetCapacity(100 * kMiB);
+  EXPECT_TRUE(capacity.Change(0, 90 * kMiB));
+  capacity.SetCapacity(0);
+  EXPECT_EQ(capacity.promised_bytes(), 90 * kMiB);
+  EXPECT_FALSE(capacity.Change(90 * kMiB, 91 * kMiB));
+  EXPECT_TRUE(capacity.Change(90 * kMiB, 80 * kMiB));
+  capacity.SetCapacity(100 * kMiB);
+  EXPECT_TRUE(capacity.Change(80 * kMiB, 100 * kMiB));
+}
+
+TEST(SharedCapacityTest, NoPromiseIsMadeOfWhatIsGivenBack) {
+  static constexpr uint64_t kCapacity = 2 * kMiB;
+  SharedCapacity capacity(nullptr, nullptr);
+  capacity.SetCapacity(kCapacity);
+  std::thread device([&capacity] {
+    uint64_t mine = 0;
+    for (uint64_t i = 0; i < 50'000; ++i) {
+      const uint64_t next = i * 131 % (2 * kCapacity);
+      if (capacity.Change(mine, next)) mine = next;
+    }
+    EXPECT_TRUE(capacity.Change(mine, 0));
+  });
+  for (uint64_t i = 0; i < 50'000; ++i) {
+    const uint64_t bytes = i * 97 % kCapacity;
+    if (capacity.LowerCapacity(bytes)) {
+      EXPECT_LE(capacity.promised_bytes(), bytes);
+      capacity.SetCapacity(kCapacity);
+    }
+  }
+  device.join();
+  EXPECT_EQ(capacity.promised_bytes(), 0u);
+}
+
 }  // namespace
 }  // namespace spillway::allocator

@@ -136,7 +136,7 @@ TEST_F(TiersTest, WithoutHostMemoryTheProcessDoesNotShareIt) {
   EXPECT_FALSE(Start(&tiers).ok());
   EXPECT_FALSE(Start(&tiers).ok());
   EXPECT_EQ(tiers.host_cap_bytes(), host_bytes) << "nor does the first try count at the second";
-  EXPECT_EQ(ShareHostMemory(settings_, 256 * kMib, true).share->peers(), 0u);
+  EXPECT_EQ(ShareHostMemory(settings_, 256 * kMib).share->peers(), 0u);
 }
 
 TEST_F(TiersTest, WhereNothingLeavesThereIsNoDisk) {

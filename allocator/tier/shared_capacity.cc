@@ -1,0 +1,92 @@
+#include "allocator/tier/shared_capacity.h"
+
+#include <algorithm>
+#include <string>
+
+namespace spillway::allocator {
+
+SharedCapacity::SharedCapacity(HostPool* host, io::SpillStore* disk) : host_(host), disk_(disk) {
+  if (disk_ != nullptr) disk_->SetOwner(this);
+}
+
+SharedCapacity::~SharedCapacity() {
+  if (disk_ != nullptr) disk_->SetOwner(nullptr);
+}
+
+bool SharedCapacity::CanGrow() const {
+  return disk_ != nullptr ||
+         (host_ != nullptr && host_bytes() < host_->Limit(HostUse::kStorage) * host_->buffer_bytes());
+}
+
+uint64_t SharedCapacity::Unpromised() const {
+  if (disk_bytes() > 0) return UINT64_MAX;
+  const uint64_t most = std::max(host_bytes(), host_ == nullptr ? 0 : host_->storage_cap_bytes());
+  return most - std::min(most, promised_bytes());
+}
+
+uint64_t SharedCapacity::promised_bytes() const {
+  const os::MutexLock lock(&mu_);
+  return promised_bytes_;
+}
+
+bool SharedCapacity::Change(uint64_t before, uint64_t after) {
+  uint64_t of_disk;
+  {
+    const os::MutexLock lock(&mu_);
+    if (after > before) {
+      const uint64_t more = after - before;
+      const uint64_t capacity = host_bytes() + disk_bytes_;
+      if (promised_bytes_ > capacity || more > capacity - promised_bytes_) return false;
+    }
+    promised_bytes_ = promised_bytes_ - before + after;
+    if (after <= before || disk_ == nullptr) return true;
+    of_disk = PromisedOfDiskLocked();
+  }
+  disk_->NotePromise(of_disk);
+  return true;
+}
+
+absl::Status SharedCapacity::Grow(uint64_t more) {
+  const uint64_t wanted = promised_bytes() + more;
+  absl::Status pinned;
+  if (host_ != nullptr && disk_ != nullptr) {
+    host_->AskFor(wanted);  // looks at what other processes leave
+    pinned = host_->GrowStorageTo(std::min(wanted, host_->storage_cap_bytes()));
+  } else if (host_ != nullptr) {
+    pinned = host_->GrowStorageTo(wanted);
+  }
+  if (!pinned.ok() && !absl::IsResourceExhausted(pinned)) return pinned;
+  const uint64_t host = host_bytes();  // once: it changes at any time
+  if (wanted <= host) return absl::OkStatus();
+  if (disk_ != nullptr) return disk_->GrowTo(wanted - host);
+  return absl::ResourceExhaustedError("the host tier is full and there is no disk tier" +
+                                      (pinned.ok() ? "" : ": " + std::string(pinned.message())));
+}
+
+// ---- The disk's row.
+
+// A directory that closes takes promised capacity with it. What was promised waits for it.
+void SharedCapacity::SetCapacity(uint64_t bytes) {
+  const os::MutexLock lock(&mu_);
+  disk_bytes_ = bytes;
+}
+
+bool SharedCapacity::LowerCapacity(uint64_t bytes) {
+  const os::MutexLock lock(&mu_);
+  if (PromisedOfDiskLocked() > bytes) return false;
+  disk_bytes_ = std::min(disk_bytes_, bytes);
+  return true;
+}
+
+uint64_t SharedCapacity::PromisedBytes() const {
+  const os::MutexLock lock(&mu_);
+  return PromisedOfDiskLocked();
+}
+
+// What exceeds the host tier.
+uint64_t SharedCapacity::PromisedOfDiskLocked() const {
+  const uint64_t host = host_bytes();
+  return promised_bytes_ > host ? promised_bytes_ - host : 0;
+}
+
+}  // namespace spillway::allocator

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include "allocator/residency/plan/plan_throttle.h"
 #include "io/os/errno.h"
 #include "io/os/thread.h"
 
@@ -256,6 +255,7 @@ void Predictor::SetPlanOfSequence() {
   } else {
     ++counts_.readoptions;
   }
+  plan->NoteIterations(0);
   counts_.forecast = plan->forecast();
   if (options_.mode == PredictorMode::kForecast) return;
   ++counts_.plans;
@@ -290,6 +290,7 @@ void Predictor::KeepUpToDate() {
   const policy::RuntimeMachine machine = MachineNow();
   const bool iteration_ended = IterationNow() != iteration_;
   iteration_ = IterationNow();
+  found->second->NoteIterations(iteration_);
   const bool due_for_check =
       (std::exchange(entered_, false) || iteration_ended) && found->second->DueForCheck();
   if (found->second->MemoryChanged(machine) ||
@@ -334,8 +335,7 @@ policy::RuntimeMachine Predictor::MachineNow() const {
   }
   if (options_.host_bytes) machine.machine.host_bytes = options_.host_bytes();
   machine.has_disk = options_.has_disk;
-  machine.run_ahead_nanos = allocator::PlanThrottle::kNanosAhead;
-  machine.run_ahead_launches = allocator::PlanThrottle::kLaunchesAhead;
+  machine.run_ahead = policy::RunAhead();
   return machine;
 }
 

@@ -12,6 +12,8 @@ namespace {
 constexpr double kMemoryChange = 1.0 / 32, kRateChange = 0.5, kTimeChange = 0.15;
 // Nor does the part of its rate that a direction of the link keeps while both run, by more than this.
 constexpr double kLossChange = 0.1;
+// A plan that makes an iteration longer by no more than this share leaves nothing to gain.
+constexpr double kWorthMore = 0.002;
 
 bool Differs(double now, double then, double share) {
   return std::max(now, then) - std::min(now, then) > share * std::max(then, 1.0);
@@ -45,17 +47,40 @@ SequencePlan::SequencePlan(const policy::Trace& sequence, const policy::BlockSiz
     : machine_(machine),
       ideal_(IdealTime(sequence, sizes, facts.times)),
       writes_version_(facts.writes == nullptr ? 0 : facts.writes->version()),
-      planner_(std::make_unique<policy::RuntimePlanner>(Recorded(sequence, sizes, facts), machine)) {}
+      recorded_(Recorded(sequence, sizes, facts)),
+      planner_(std::make_unique<policy::RuntimePlanner>(recorded_, machine)) {}
+
+// Whether a plan that leaves less memory free may be used, and could bring something.
+bool SequencePlan::MayBeSteady() const {
+  const policy::Forecast now = planner_->forecast();
+  return iterations_ >= policy::kSteadyIterations &&
+         static_cast<double>(now.iteration) > (1 + kWorthMore) * static_cast<double>(now.bound);
+}
+
+// The steady one only when all its trials have been made: the other has had them.
+const policy::RuntimePlanner& SequencePlan::Best() const {
+  const bool steady = steady_ != nullptr && !more_steady_ && MayBeSteady() && steady_->Plan() != nullptr &&
+                      steady_->forecast().iteration < planner_->forecast().iteration;
+  return steady ? *steady_ : *planner_;
+}
 
 std::shared_ptr<const policy::MigrationPlan> SequencePlan::From(policy::LaunchIndex start) {
-  handed_out_ = planner_->Plan();
+  handed_out_ = Best().Plan();
   if (handed_out_ == nullptr || handed_out_->start == start) return handed_out_;
   auto moved = std::make_shared<policy::MigrationPlan>(*handed_out_);
   moved->start = start;
   return moved;
 }
 
-bool SequencePlan::Improve() { return more_ = more_ && planner_->Improve(); }
+bool SequencePlan::Improve() {
+  if (more_ && (more_ = planner_->Improve())) return true;
+  if (!more_steady_ || !MayBeSteady()) return false;
+  if (steady_ == nullptr) {
+    steady_ = std::make_unique<policy::RuntimePlanner>(std::move(recorded_), policy::WhenSteady(machine_));
+    return true;
+  }
+  return more_steady_ = steady_->Improve();
+}
 
 bool SequencePlan::MemoryChanged(const policy::RuntimeMachine& machine) const {
   const auto changed = [](policy::Bytes now, policy::Bytes then) {

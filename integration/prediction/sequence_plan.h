@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "policy/planner/plan.h"
+#include "policy/planner/recorded_workload.h"
 #include "policy/planner/runtime_planner.h"
 #include "policy/trace/kernel_times.h"
 #include "policy/trace/trace.h"
@@ -27,8 +28,8 @@ struct LearntFacts {
 };
 
 // The plan for one sequence: made at once, improved in slices of work, and given out for the launch at which
-// the sequence begins. Owns the planner and the machine that was planned for. The predictor decides when to
-// plan.
+// the sequence begins. Another, which leaves less memory free, takes over once the job has followed the sequence
+// for long. Owns the planners and the machine that was planned for. The predictor decides when to plan.
 class SequencePlan {
  public:
   // `sequence`: its launches, as a trace that begins with launch 0. Makes the first plan, which takes about
@@ -36,10 +37,12 @@ class SequencePlan {
   SequencePlan(const policy::Trace& sequence, const policy::BlockSizes& sizes,
                const policy::RuntimeMachine& machine, const LearntFacts& facts);
 
+  // The job has followed the sequence for so many iterations since it came to it.
+  void NoteIterations(uint64_t iterations) { iterations_ = iterations; }
   // The best plan so far, with the sequence's first launch at launch `start`; null when there can be none.
   std::shared_ptr<const policy::MigrationPlan> From(policy::LaunchIndex start);
   // Whether Improve has found a better plan than the one that From returned last.
-  bool HasBetter() const { return planner_->Plan() != handed_out_; }
+  bool HasBetter() const { return Best().Plan() != handed_out_; }
   // Does one slice of work on a better plan. False when there is nothing left to try.
   bool Improve();
 
@@ -57,15 +60,21 @@ class SequencePlan {
   // anew. Walks the whole sequence, so it is for now and then.
   bool OutOfDate(const policy::Trace& sequence, const policy::BlockSizes& sizes,
                  const policy::RuntimeMachine& machine, const LearntFacts& facts) const;
-  policy::Forecast forecast() const { return planner_->forecast(); }
+  policy::Forecast forecast() const { return Best().forecast(); }
 
  private:
+  const policy::RuntimePlanner& Best() const;
+  bool MayBeSteady() const;
+
   const policy::RuntimeMachine machine_;
   policy::Nanos ideal_ = 0;  // sum of the launches' times, as measured when the plan was made
   uint64_t writes_version_ = 0;
+  policy::RecordedWorkload recorded_;  // moved to steady_ when that is made
   std::unique_ptr<policy::RuntimePlanner> planner_;
+  std::unique_ptr<policy::RuntimePlanner> steady_;  // with less memory left free; made when it may be used
+  uint64_t iterations_ = 0;
   std::shared_ptr<const policy::MigrationPlan> handed_out_;
-  bool more_ = true;
+  bool more_ = true, more_steady_ = true;
   static constexpr uint64_t kTurnsBetweenChecks = 32;
   uint64_t turns_ = 0;
 };

@@ -57,6 +57,12 @@ struct ExpectedUse {
   uint32_t next_position = 0;
 };
 
+// How far the host may be ahead of the GPU: by so many launches, or by as many as last so long, whichever is more.
+struct RunAhead {
+  uint32_t launches = 4;
+  Nanos nanos = 2'000'000;
+};
+
 // The ops of one idle interval for which a block is away: a kDrop; before it a kCopyOut, unless one of an
 // earlier interval, of the same iteration or the one before, has copied the same content (then the drop is
 // clean); after it a kFetch, unless the block is freed while it is away. A kCopyOut whose copy is there
@@ -83,10 +89,22 @@ struct MigrationPlan {
   std::vector<int64_t> expected_bytes;
   std::vector<Nanos> durations;  // by position, of each launch on the GPU
   Bytes budget_bytes = 0;        // for the iteration's blocks
+  RunAhead run_ahead;            // while the plan is in force
 
   uint32_t PositionOf(LaunchIndex index) const {
     return static_cast<uint32_t>((index - start) % iteration_launches);
   }
+  // How many launches may be uncompleted when the one at `position` goes. `durations` must be known.
+  uint32_t LaunchesAhead(uint32_t position) const {
+    uint32_t ahead = 0;
+    for (Nanos time = 0; ahead < kMostAhead && (ahead < run_ahead.launches || time < run_ahead.nanos);) {
+      ++ahead;
+      time += durations[(position + uint64_t{iteration_launches} * kMostAhead - ahead) % iteration_launches];
+    }
+    return ahead;
+  }
+  // More launches than these are never counted back: no driver queues more.
+  static constexpr uint32_t kMostAhead = 1024;
 };
 
 }  // namespace spillway::policy

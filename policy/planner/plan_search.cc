@@ -27,6 +27,11 @@ Machine Planned(Machine machine) {
   return machine;
 }
 
+// Of copies of which the part `share` goes over the drives, one after the other.
+double InTurn(double link, double drives, double share) {
+  return 1 / (share / std::min(link, drives) + (1 - share) / link);
+}
+
 Machine Independent(Machine machine) {
   machine.pcie_both = {};
   return machine;
@@ -50,6 +55,7 @@ PlanSearch::PlanSearch(const Workload& workload, const Lifetimes& lifetimes, con
   settings_.push_back({TierOrder::kSpread, -1});
   first_ = Make(settings_[0], nominal_);
   if (machine.host_bytes != 0 && UsesDisk(first_)) {
+    disk_share_ = DiskShare(first_);
     LeadHostReads(kLongLead, &first_);  // as the first of the following
     settings_.clear();
     for (TierOrder order : {TierOrder::kSpread, TierOrder::kNearestFirst, TierOrder::kFarthestFirst}) {
@@ -73,6 +79,14 @@ void PlanSearch::AddSettings() {
   settings_.push_back(returning);
   returning.early_returns = true;
   settings_.push_back(returning);
+  // Where the disk limits, less leaves in time than the link alone would carry.
+  if (disk_share_ > 0) {
+    for (const double part : {1.0, 0.75}) {
+      Setting blended = settings_[0];
+      blended.disk_part = part;
+      settings_.push_back(blended);
+    }
+  }
   // Where the links limit everything, what need not move both ways is better than what is used last.
   for (Setting one_way : {settings_[0], fewest}) {
     one_way.one_way_first = true;
@@ -97,6 +111,10 @@ TransferPlan PlanSearch::Make(const Setting& setting, const std::vector<Nanos>& 
   choice.one_way_first = setting.one_way_first;
   LinkRates link{planned_.pcie_in, planned_.pcie_out};
   if (setting.both_run) link = planned_.pcie_both;
+  if (setting.disk_part > 0) {
+    const double share = setting.disk_part * disk_share_;
+    link = {InTurn(link.in, planned_.ssd_read, share), InTurn(link.out, planned_.ssd_write, share)};
+  }
   if (planned_.host_bytes == 0)
     link = {std::min(link.in, planned_.ssd_read), std::min(link.out, planned_.ssd_write)};
   if (setting.read_ledger) {
@@ -110,6 +128,20 @@ TransferPlan PlanSearch::Make(const Setting& setting, const std::vector<Nanos>& 
   ChooseTiers(workload_, lifetimes_, planned_, setting.order, &plan);
   if (planned_.host_bytes != 0 && UsesDisk(plan)) LeadHostReads(setting.host_lead, &plan);
   return plan;
+}
+
+// Of the bytes that leave, the part that goes to the disk.
+double PlanSearch::DiskShare(const TransferPlan& plan) const {
+  double disk = 0, all = 0;
+  for (const PlannedEviction& eviction : plan.evictions) {
+    const IdleInterval& interval = lifetimes_.intervals[eviction.interval];
+    const double bytes =
+        static_cast<double>(BytesOfPieces(workload_.tensors[interval.tensor].bytes, planned_.piece_bytes,
+                                          eviction.first_piece, eviction.last_piece));
+    all += bytes;
+    if (eviction.tier == PlanTier::kDisk) disk += bytes;
+  }
+  return all > 0 ? disk / all : 0;
 }
 
 void PlanSearch::LeadHostReads(Nanos lead, TransferPlan* plan) const {

@@ -52,6 +52,8 @@ class PlanSearch {
     bool write_ledger = true;
     bool read_ledger = false, early_returns = false;
     bool one_way_first = false;
+    // More than 0: the link is as slow as if this part of what the first plan sends to the disk went there.
+    double disk_part = 0;
     bool both_run = false;  // time for copies is counted as if both directions of PCIe always ran
     Nanos best = 0;
   };
@@ -59,6 +61,7 @@ class PlanSearch {
   TransferPlan Make(const Setting& setting, const std::vector<Nanos>& kernel_times) const;
   absl::StatusOr<Execution> Try(TransferPlan plan);
   absl::StatusOr<bool> ImproveAlone();
+  double DiskShare(const TransferPlan& plan) const;
   void LeadHostReads(Nanos lead, TransferPlan* plan) const;
   void NextSetting();
 
@@ -78,6 +81,7 @@ class PlanSearch {
   bool first_pass_ = true;  // each setting once; then rounds for the best
   std::vector<Nanos> times_, waits_;
   TransferPlan first_, best_;
+  double disk_share_ = 0;  // of the bytes that leave, what the first plan sends to the disk
   Nanos best_iteration_ = 0;
   uint32_t trials_ = 0;
   uint32_t alone_trials_ = 0;  // of the search for independent directions, when it has ended

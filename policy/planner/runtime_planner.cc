@@ -21,8 +21,8 @@ constexpr double kWorthChanging = 0.002;
 // Trials x launches, at most: beside a job, half of what is spent offline.
 constexpr uint64_t kWork = 120'000;
 
-// More launches than these are not on their way at once: no driver queues more.
-constexpr uint32_t kMostAhead = 1024;
+constexpr uint32_t kFreePartWhenSteady = 64, kLaunchesAheadWhenSteady = 1;
+constexpr Nanos kNanosAheadWhenSteady = 1'000'000;
 
 Machine Completed(Machine machine) {
   for (auto [rate, guess] : {std::pair(&machine.pcie_in, kGuessedPcie),
@@ -51,6 +51,13 @@ void Insert(std::vector<uint32_t>* ascending, uint32_t id) {
 
 }  // namespace
 
+RuntimeMachine WhenSteady(RuntimeMachine machine) {
+  machine.free_part = kFreePartWhenSteady;
+  machine.run_ahead.launches = std::min(machine.run_ahead.launches, kLaunchesAheadWhenSteady);
+  machine.run_ahead.nanos = std::min(machine.run_ahead.nanos, kNanosAheadWhenSteady);
+  return machine;
+}
+
 RuntimePlanner::RuntimePlanner(RecordedWorkload recorded, const RuntimeMachine& machine)
     : recorded_(std::move(recorded)),
       machine_(machine),
@@ -63,7 +70,7 @@ RuntimePlanner::RuntimePlanner(RecordedWorkload recorded, const RuntimeMachine& 
   forecast_.bound = FindQuickBound(recorded_.workload, true_lifetimes_, planned_machine_).Best();
   if (largest_set_ > planned_machine_.gpu_bytes) return;
   const Bytes spare = planned_machine_.gpu_bytes - largest_set_;
-  planned_machine_.gpu_bytes -= std::min(planned_machine_.gpu_bytes / 16, spare);
+  planned_machine_.gpu_bytes -= std::min(planned_machine_.gpu_bytes / machine.free_part, spare);
   Widen();
   if (lifetimes_.PeakLive() <= static_cast<int64_t>(planned_machine_.gpu_bytes)) {
     Adopt(TransferPlan());
@@ -84,7 +91,7 @@ std::vector<uint32_t> RuntimePlanner::KernelsAhead() const {
   const uint32_t size = static_cast<uint32_t>(kernels.size());
   std::vector<uint32_t> ahead(size, 0);
   const Bytes most = planned_machine_.gpu_bytes / 4 * 3;
-  const uint32_t most_kernels = std::min(kMostAhead, size - 1);
+  const uint32_t most_kernels = std::min(MigrationPlan::kMostAhead, size - 1);
   std::vector<uint32_t> seen(recorded_.workload.tensors.size(),
                              size);  // the kernel that they were counted for
   const auto new_bytes = [&](uint32_t kernel, uint32_t asking) {
@@ -100,7 +107,7 @@ std::vector<uint32_t> RuntimePlanner::KernelsAhead() const {
     Nanos time = 0;
     Bytes bytes = new_bytes(k, k);
     while (ahead[k] < most_kernels &&
-           (ahead[k] < machine_.run_ahead_launches || time < machine_.run_ahead_nanos)) {
+           (ahead[k] < machine_.run_ahead.launches || time < machine_.run_ahead.nanos)) {
       const uint32_t before = (k + size - ahead[k] - 1) % size;
       time += kernels[before].duration;
       bytes += new_bytes(before, k);
@@ -178,6 +185,7 @@ void RuntimePlanner::Adopt(TransferPlan transfers) {
   plan->expected_bytes = ExpectedBytes(workload_, lifetimes_, /*piece_bytes=*/0, transfers);
   for (const WorkloadKernel& kernel : recorded_.workload.kernels) plan->durations.push_back(kernel.duration);
   plan->budget_bytes = planned_machine_.gpu_bytes;
+  plan->run_ahead = machine_.run_ahead;
   AddOps(transfers, plan.get());
   forecast_.fetched_host = forecast_.fetched_disk = forecast_.spilled_host = forecast_.spilled_disk = 0;
   std::unordered_map<TraceBlock, Bytes> sizes;

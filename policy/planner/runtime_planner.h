@@ -21,12 +21,17 @@ struct RuntimeMachine {
   // blocks move, whatever piece_bytes says. Rates as measured; a guess replaces one that is not positive.
   Machine machine;
   bool has_disk = true;  // false: host memory is all there is
-  // How far ahead of the GPU the host asks for blocks while a plan is in force: so many launches may be on
-  // their way, or as many as last so long, whichever is more. Memory is taken and bytes are due that much
-  // earlier. Both 0: the host asks when the GPU comes to the launch.
-  Nanos run_ahead_nanos = 0;
-  uint32_t run_ahead_launches = 0;
+  // One part in so many of gpu_bytes is left free, for what the plan does not foresee.
+  uint32_t free_part = 16;
+  // How far ahead of the GPU the host asks for blocks while a plan is in force: memory is taken and bytes are due
+  // that much earlier. Both 0: the host asks when the GPU comes to the launch.
+  RunAhead run_ahead = {0, 0};
 };
+
+// After so many iterations in a row, each followed to its end, nothing else is likely to come from the job.
+inline constexpr uint64_t kSteadyIterations = 2;
+// The same machine for such a job: less is left free, and where launches are long the host is less ahead.
+RuntimeMachine WhenSteady(RuntimeMachine machine);
 
 // What the plan that Plan() returns should bring, for an iteration.
 struct Forecast {

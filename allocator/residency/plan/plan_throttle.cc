@@ -6,9 +6,7 @@ namespace spillway::allocator {
 namespace {
 
 // Events are at most so far apart, so that the host sees soon that it may go on.
-constexpr policy::Nanos kNanosBetweenEvents = PlanThrottle::kNanosAhead / 4;
-// More launches than these are never counted back: no driver queues more.
-constexpr uint32_t kMostAhead = 1024;
+constexpr policy::Nanos kNanosBetweenEvents = 500'000;
 
 }  // namespace
 
@@ -43,14 +41,7 @@ std::unique_ptr<const PlanThrottle::Table> PlanThrottle::MakeTable(const policy:
   }
   table->event[plan.iteration_launches - 1] = 1;
   for (uint32_t position = 0; position < plan.iteration_launches; ++position) {
-    policy::Nanos nanos = 0;
-    uint32_t ahead = 0;
-    while (ahead < kMostAhead && (ahead < kLaunchesAhead || nanos < kNanosAhead)) {
-      ++ahead;
-      nanos += plan.durations[(position + uint64_t{plan.iteration_launches} * kMostAhead - ahead) %
-                              plan.iteration_launches];
-    }
-    table->ahead[position] = ahead;
+    table->ahead[position] = plan.LaunchesAhead(position);
   }
   return table;
 }

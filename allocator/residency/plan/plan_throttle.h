@@ -18,10 +18,6 @@ namespace spillway::allocator {
 
 class PlanThrottle {
  public:
-  // How far the host may be ahead of the GPU, in launches and in GPU time; the larger of the two counts.
-  static constexpr uint32_t kLaunchesAhead = 4;
-  static constexpr policy::Nanos kNanosAhead = 2'000'000;
-
   struct Table {
     policy::LaunchIndex start = 0;
     // By position in the iteration: launches that may be uncompleted when this one goes; 0: any number.

@@ -2,8 +2,49 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/policy/job_traces.h"
+
 namespace spillway::integration {
 namespace {
+
+// ---- The plan of one sequence.
+
+TEST(SequencePlanTest, AJobThatRepeatsItselfGetsAPlanThatLeavesLessFree) {
+  const policy::TrainingJob job;
+  const policy::KernelTimes times = job.Times();
+  const policy::WriteFacts writes = job.Facts();
+  policy::RuntimeMachine machine;
+  machine.machine.gpu_bytes = 320 << 20;
+  machine.machine.pcie_in = machine.machine.pcie_out = 4e9;
+  machine.machine.host_bytes = 1 << 30;
+  machine.run_ahead = policy::RunAhead();
+  SequencePlan plan(job.Record(1), job.Sizes(), machine, {&times, &writes});
+  const auto improve = [&plan] {
+    int slices = 0;
+    while (plan.Improve()) ++slices;
+    return slices;
+  };
+  improve();
+  const auto first = plan.From(0);
+  ASSERT_NE(first, nullptr);
+  const policy::Nanos forecast = plan.forecast().iteration;
+  plan.NoteIterations(policy::kSteadyIterations - 1);
+  EXPECT_EQ(improve(), 0);
+  plan.NoteIterations(policy::kSteadyIterations);
+  EXPECT_FALSE(plan.HasBetter()) << "it has had no trials";
+  EXPECT_GT(improve(), 0);
+  ASSERT_TRUE(plan.HasBetter());
+  const auto steady = plan.From(0);
+  EXPECT_GT(steady->budget_bytes, first->budget_bytes);
+  EXPECT_LT(steady->run_ahead.launches, first->run_ahead.launches);
+  EXPECT_LT(plan.forecast().iteration, forecast);
+  plan.NoteIterations(0);  // it departed, and has come back
+  EXPECT_TRUE(plan.HasBetter());
+  EXPECT_EQ(plan.From(0)->budget_bytes, first->budget_bytes);
+  EXPECT_EQ(improve(), 0);
+}
+
+// ---- The iteration that was followed for the longest.
 
 // A job that hands blocks out and frees them in its iterations.
 class FollowedIterationsTest : public ::testing::Test {

@@ -39,6 +39,8 @@ class Job final : private PlanMover {
       tensors_[t].live = tensors_[t].copy = true;
       current_[BlockOf(t)] = t;
     }
+    for (uint32_t k = 0; k < size_; ++k)
+      ahead_.push_back(1 + (plan == nullptr ? RunAhead().launches : plan->LaunchesAhead(k)));
     if (plan == nullptr) return;
     auto from_zero = std::make_shared<MigrationPlan>(*plan);
     from_zero->start = 0;
@@ -57,8 +59,7 @@ class Job final : private PlanMover {
       }
       Advance(next);
     }
-    const int64_t from = options_.iterations - 3;
-    result_.iteration = (ends_.back() - ends_[static_cast<size_t>(from)]) / 2;
+    result_.iteration = (ends_.back() - ends_[options_.iterations - 3]) / 2;
     result_.fetched /= 2;
     result_.spilled /= 2;
     return result_;
@@ -201,7 +202,7 @@ class Job final : private PlanMover {
   bool HostLaunches() {
     host_waits_ = false;
     bool any = false;
-    while (host_ < last_ && host_ - completed_ < static_cast<int64_t>(options_.run_ahead)) {
+    while (host_ < last_ && host_ - completed_ < static_cast<int64_t>(ahead_[host_ % size_])) {
       FreeDead();
       const std::vector<uint32_t>& names = named_[host_ % size_];
       Bytes needed = 0;
@@ -231,8 +232,7 @@ class Job final : private PlanMover {
     }
     tensor.last_use = host_;
     tensor.drop_after = kStays;
-    const auto& outputs = recorded_.workload.kernels[host_ % size_].outputs;
-    if (std::ranges::binary_search(outputs, t) && tensor.arrived) tensor.copy = false;
+    if (tensor.arrived && Names(recorded_.workload.kernels[host_ % size_].outputs, t)) tensor.copy = false;
   }
   // Tensors whose life has ended for the host; their memory goes when the GPU is through with it.
   void FreeDead() {
@@ -266,7 +266,7 @@ class Job final : private PlanMover {
   // By a launch that the host has let go, the running one included: a copy would be worthless.
   bool WillBeWritten(uint32_t t) const {
     for (int64_t k = completed_; k < host_; ++k) {
-      if (std::ranges::binary_search(recorded_.workload.kernels[k % size_].outputs, t)) return true;
+      if (Names(recorded_.workload.kernels[k % size_].outputs, t)) return true;
     }
     return false;
   }
@@ -371,6 +371,7 @@ class Job final : private PlanMover {
   const int64_t size_;
   const int64_t last_;
   std::vector<std::vector<uint32_t>> named_;
+  std::vector<uint32_t> ahead_;  // by position: launches that may be on their way, with the one that goes
   const Lifetimes lifetimes_;
   std::vector<Tensor> tensors_;
 

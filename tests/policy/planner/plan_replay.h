@@ -16,7 +16,6 @@ namespace spillway::policy {
 
 struct ReplayOptions {
   Machine machine;          // gpu_bytes: never exceeded; piece_bytes is not looked at
-  uint32_t run_ahead = 4;   // launch k may go when launch k - run_ahead has completed
   uint32_t iterations = 6;  // the last two are measured
 };
 

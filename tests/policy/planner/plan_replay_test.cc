@@ -31,7 +31,7 @@ ReplayOptions OptionsFor(const RecordedWorkload& recorded, double part, double t
 RuntimePlanner PlannerFor(const RecordedWorkload& recorded, const ReplayOptions& options) {
   RuntimeMachine machine;
   machine.machine = options.machine;
-  machine.run_ahead_launches = options.run_ahead - 1;
+  machine.run_ahead.launches = 3;
   return RuntimePlanner(recorded, machine);
 }
 

@@ -136,8 +136,8 @@ TEST(RuntimePlannerTest, WithoutADiskTheHostTakesWhatItCan) {
 
 TEST(RuntimePlannerTest, TheHostsRunAheadTakesMemoryEarlier) {
   RuntimeMachine machine = MachineOf(150 * kMB, 1000 * kMB);
-  machine.run_ahead_nanos = 110 * kMs;  // two launches of 60 ms
-  machine.run_ahead_launches = 1;
+  machine.run_ahead.nanos = 110 * kMs;  // two launches of 60 ms
+  machine.run_ahead.launches = 1;
   RuntimePlanner planner(Mountain(60 * kMs), machine);
   const auto plan = planner.Plan();
   ASSERT_NE(plan, nullptr);
@@ -236,8 +236,8 @@ TEST(RuntimePlannerTest, PlansOfRandomJobsAreWhole) {
     RuntimeMachine machine = MachineOf(static_cast<Bytes>(peak) * (4 + random() % 7) / 10, random() % 3 * 20);
     machine.machine.pcie_in = machine.machine.pcie_out = 1e6;
     machine.machine.ssd_read = machine.machine.ssd_write = 5e5;
-    machine.run_ahead_nanos = static_cast<Nanos>(random() % 3) * 10'000;
-    machine.run_ahead_launches = static_cast<uint32_t>(random() % 4);
+    machine.run_ahead.nanos = static_cast<Nanos>(random() % 3) * 10'000;
+    machine.run_ahead.launches = static_cast<uint32_t>(random() % 4);
     RuntimePlanner planner(recorded, machine);
     for (int slice = 0; slice < 6 && planner.Improve(); ++slice) {
     }

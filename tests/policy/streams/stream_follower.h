@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "policy/planner/plan.h"
 #include "policy/planner/plan_hints.h"
@@ -19,8 +20,8 @@ namespace spillway::policy {
 
 class StreamFollower {
  public:
-  // The stream must outlive it. `run_ahead`, `launch`: as in StreamReplayOptions.
-  StreamFollower(const Stream& stream, const Machine& machine, LaunchIndex run_ahead, Nanos launch);
+  // The stream must outlive it. `launch`: the time of each on the GPU.
+  StreamFollower(const Stream& stream, const Machine& machine, Nanos launch);
 
   // The host has made launch `index`. True when another plan is in force from now on.
   bool Add(LaunchIndex index);
@@ -29,14 +30,16 @@ class StreamFollower {
   const SequenceCounts& counts() const { return tracker_.counts(); }
 
  private:
-  std::shared_ptr<const MigrationPlan> PlanOf(SequenceId sequence);
+  std::shared_ptr<const MigrationPlan> PlanOf(SequenceId sequence, bool steady);
+  bool TakeSteadyPlan(LaunchIndex index);
 
   const Stream& stream_;
   RuntimeMachine machine_;
   KernelTimes times_;
   SequenceTracker tracker_;
   uint64_t settled_version_ = 0;
-  std::map<SequenceId, std::unique_ptr<RuntimePlanner>> planners_;
+  std::map<std::pair<SequenceId, bool>, std::unique_ptr<RuntimePlanner>> planners_;  // the latter: steady
+  bool steady_ = false;                                                              // the plan in force is
   std::shared_ptr<const MigrationPlan> plan_;
   SequenceId planned_ = kNoSequence;  // whose plan that is, or the hints'
   std::optional<PlanHints> hints_;

@@ -24,7 +24,7 @@ class Job final : private PlanMover {
   Job(const Stream& stream, const StreamReplayOptions& options)
       : stream_(stream),
         options_(options),
-        follower_(stream, options.machine, options.run_ahead, options.launch),
+        follower_(stream, options.machine, options.launch),
         last_(static_cast<int64_t>(stream.MeasuredTo())),
         writes_(stream.trace.end()),
         cursor_(this) {
@@ -83,6 +83,11 @@ class Job final : private PlanMover {
 
   // By a plan that the job follows.
   bool Planned() const { return cursor_.active() && !follower_.plan()->hints; }
+  // How many launches may be uncompleted when another goes.
+  int64_t MostAhead() const {
+    const RunAhead ahead = Planned() ? follower_.plan()->run_ahead : RunAhead();
+    return std::max<int64_t>(ahead.launches, (ahead.nanos + options_.launch - 1) / options_.launch);
+  }
   Bytes Reserve() const { return options_.machine.gpu_bytes / 16; }
   Bytes Free() const { return options_.machine.gpu_bytes - used_; }
   bool Measured() const { return completed_ >= static_cast<int64_t>(stream_.MeasuredFrom()); }
@@ -181,7 +186,7 @@ class Job final : private PlanMover {
   bool HostLaunches() {
     host_waits_ = false;
     bool any = false;
-    while (host_ < last_ && host_ - completed_ < static_cast<int64_t>(options_.run_ahead)) {
+    while (host_ < last_ && host_ - completed_ <= MostAhead()) {
       AllocateAndFree();
       ReleaseFreed();
       if (MissingBytes() > Free()) {

@@ -13,10 +13,9 @@
 namespace spillway::policy {
 
 struct StreamReplayOptions {
-  Machine machine;            // gpu_bytes: never exceeded; the host takes whatever comes
-  Nanos launch = 2'000'000;   // each launch's time on the GPU
-  LaunchIndex run_ahead = 4;  // launch k may go when launch k - run_ahead has completed
-  bool plans = true;          // false: everything on demand, least recently used first
+  Machine machine;           // gpu_bytes: never exceeded; the host takes whatever comes
+  Nanos launch = 2'000'000;  // each launch's time on the GPU
+  bool plans = true;         // false: everything on demand, least recently used first
 };
 
 struct StreamReplay {

@@ -264,7 +264,7 @@ TEST_F(PlanRunnerTest, TheHostStaysNearTheGpuWhileAPlanIsInForce) {
   std::atomic<uint64_t> done{0};
   for (uint64_t i = 0; i < 40; ++i) {
     ASSERT_EQ(device.Launch(nullptr, {block}, [&](const auto&) { ++done; }), CUDA_SUCCESS);
-    EXPECT_GE(done.load() + PlanThrottle::kLaunchesAhead, i);
+    EXPECT_GE(done.load() + policy::RunAhead().launches, i);
   }
   device.Synchronize();
   EXPECT_EQ(done.load(), 40u);

@@ -40,7 +40,7 @@ TEST(PlanThrottleTest, LongLaunchesAreCounted) {
   throttle.Set(PlanThrottle::MakeTable(*PlanWithAnOp({5'000'000, 5'000'000, 5'000'000}, 10)));
   EXPECT_EQ(throttle.MustHaveCompleted(9), policy::kNever) << "before the plan";
   for (policy::LaunchIndex i = 20; i < 26; ++i) {
-    EXPECT_EQ(throttle.MustHaveCompleted(i), i - PlanThrottle::kLaunchesAhead - 1);
+    EXPECT_EQ(throttle.MustHaveCompleted(i), i - policy::RunAhead().launches - 1);
     EXPECT_TRUE(throttle.EventAfter(i));
   }
 }

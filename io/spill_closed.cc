@@ -73,11 +73,30 @@ void SpillStore::Impl::NoteFailureLocked(Directory* directory, const absl::Statu
   const int64_t now = options_.clock->NowNanos();
   directory->failed_at.push_back(now);
   while (now - directory->failed_at.front() > options_.error_window.count()) directory->failed_at.pop_front();
-  if (directory->failed_at.size() >= static_cast<size_t>(options_.errors_until_closed))
-    CloseFailingLocked(directory, status);
+  if (directory->failed_at.size() < static_cast<size_t>(options_.errors_until_closed)) return;
+  CloseFailingLocked(directory,
+                     std::to_string(options_.errors_until_closed) + " errors in short time, the last: ",
+                     std::string(status.message()));
 }
 
-void SpillStore::Impl::CloseFailingLocked(Directory* directory, const absl::Status& status) {
+// Slots are out of use since writes of them failed, too seldom to close a directory, and `bytes` of capacity lack
+// them: a probe says whether they are good again. False where that would not do.
+bool SpillStore::Impl::ProbeForLocked(uint64_t bytes) {
+  const auto suspect = [this](const Directory& directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return IsUsable(directory) ? directory.table.slots().quarantined_count() : 0u;
+  };
+  uint64_t capacity = capacity_.load();
+  for (const auto& directory : directories_) capacity += uint64_t{suspect(*directory)} * kSlotBytes;
+  if (capacity < bytes) return false;
+  for (const auto& directory : directories_) {
+    if (const uint32_t slots = suspect(*directory); slots > 0)
+      CloseFailingLocked(directory.get(), "", "writes failed in " + std::to_string(slots) + " slots");
+  }
+  return true;
+}
+
+void SpillStore::Impl::CloseFailingLocked(Directory* directory, const std::string& after,
+                                          const std::string& why) {
   directory->failed_at.clear();
   if (directory->closed) return;
   const int64_t now = options_.clock->NowNanos();
@@ -86,15 +105,13 @@ void SpillStore::Impl::CloseFailingLocked(Directory* directory, const absl::Stat
   directory->moves_at = now + options_.moves_after.count();
   directory->move_next = 0;
   ++directory->times_closed;
-  directory->why_closed = std::string(status.message());
+  directory->why_closed = why;
   directory->last_closure = WhyClosedLocked(*directory);
   directory->probe_pause = again ? std::min(2 * directory->probe_pause, options_.longest_probe_pause.count())
                                  : options_.first_probe.count();
   directory->probe_at = now + directory->probe_pause;
   os::Log(os::LogLevel::kWarn, "path=" + directory->settings.path +
-                                   " gets no new spill slots until a probe passes, after " +
-                                   std::to_string(options_.errors_until_closed) +
-                                   " errors in short time, the last: " + directory->why_closed);
+                                   " gets no new spill slots until a probe passes, after " + after + why);
   UpdateCapacityLocked();
   PokeLocked();
 }

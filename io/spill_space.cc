@@ -102,10 +102,11 @@ absl::Status SpillStore::Impl::WaitForCapacityLocked(uint64_t bytes, os::Wait* w
     SPILLWAY_RETURN_IF_ERROR(wait->Check());
     const CanGrow can_grow = CanGrowToLocked(bytes, start);
     NoteShortageLocked(can_grow);
-    if (can_grow == CanGrow::kNever) return NoCapacity(bytes);
+    if (can_grow == CanGrow::kNever && !ProbeForLocked(bytes)) return NoCapacity(bytes);
     if (can_grow == CanGrow::kClosed) wait->SetSubject(ClosedDirectoriesLocked());
     if (can_grow == CanGrow::kNotNow) NoteLaterProcessesLocked();
-    if (can_grow == CanGrow::kNotNow && options_.clock->NowNanos() >= WaitEndsLocked(start))
+    if (can_grow == CanGrow::kNotNow && options_.clock->NowNanos() >= WaitEndsLocked(start) &&
+        !ProbeForLocked(bytes))
       return NoCapacity(bytes);
     grown_cv_.WaitFor(&mu_, kBetweenLooks);
   }
@@ -235,7 +236,8 @@ absl::StatusOr<std::vector<SlotId>> SpillStore::Impl::TakeSlots(size_t n) {
   NoteShortageLocked(can_grow);
   if (can_grow == CanGrow::kYes || can_grow == CanGrow::kUnknown)
     return absl::UnavailableError("spill files are being grown");
-  if (can_grow == CanGrow::kClosed) return absl::UnavailableError(ClosedDirectoriesLocked());
+  if (can_grow == CanGrow::kClosed || ProbeForLocked(wanted))
+    return absl::UnavailableError(ClosedDirectoriesLocked());
   return NoCapacity(n * kSlotBytes);
 }
 

@@ -184,7 +184,8 @@ class SpillStore::Impl {
   uint64_t WhenOpenLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string WhyClosedLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string ClosedDirectoriesLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void CloseFailingLocked(Directory* directory, const absl::Status& status)
+  bool ProbeForLocked(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CloseFailingLocked(Directory* directory, const std::string& after, const std::string& why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NoteSilence(size_t index, bool silent);
   int64_t TurnOfClosedLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

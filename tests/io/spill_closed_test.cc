@@ -128,6 +128,32 @@ TEST_F(SpillClosedTest, ADirectoryClosedByErrorsOpensAfterAProbeWithAllItsSlots)
   EXPECT_THAT(lines, HasSubstr("works again and gets spill slots"));
 }
 
+// Each failed write puts a slot out of use. Too seldom to close the directory they would take all of them.
+TEST_F(SpillClosedTest, SlotsThatFailedSeldomAreProbedWhenTheyLack) {
+  SpillStoreOptions options = Options();
+  options.retry_time = milliseconds(5);
+  options.errors_until_closed = 1000;
+  options.directories[0].cap_bytes = 12 * kSlotBytes;
+  Open(options);
+  drive_->Set(IoOp::kWrite, EIO);
+  const std::vector<SlotId> slots = Reserve(store_.get(), 8);
+  for (const SlotId slot : slots) {
+    EXPECT_FALSE(WriteSync(store_.get(), slot, data_.data(), kSlotBytes).ok());
+    store_->ReleaseSlot(slot);
+  }
+  EXPECT_EQ(store_->stats().directories[0].slots_quarantined, 8u);
+  EXPECT_FALSE(Closed());
+  EXPECT_TRUE(WaitUntil([&] { return absl::IsResourceExhausted(store_->TakeSlots(9).status()); }))
+      << "more than there are";
+  EXPECT_FALSE(Closed());
+  EXPECT_TRUE(WaitUntil([&] { return !store_->TakeSlots(8).ok() && Closed(); }));
+  EXPECT_THAT(store_->stats().directories[0].why_closed, HasSubstr("writes failed in 8 slots"));
+  drive_->Heal();
+  EXPECT_TRUE(store_->GrowTo(12 * kSlotBytes).ok());
+  EXPECT_TRUE(store_->TakeSlots(8).ok());
+  ExpectGoodSlotsReadBack();
+}
+
 TEST_F(SpillClosedTest, AProbeThatFailsLeavesTheDirectoryClosed) {
   SpillStoreOptions options = Options();
   options.retry_time = milliseconds(20);

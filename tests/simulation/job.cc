@@ -11,8 +11,9 @@
 namespace spillway::simulation {
 namespace {
 
-// Once nothing new begins, everything ends within so many switch points.
-constexpr uint64_t kMostStepsOfTheEnd = 4'000'000;
+// Once nothing new begins, everything ends within so many switch points. Drives may fail for two minutes meanwhile, which the
+// device's thread looks at every 10 ms.
+constexpr uint64_t kMostStepsOfTheEnd = 16'000'000;
 
 struct Held {
   CUdeviceptr address = 0;

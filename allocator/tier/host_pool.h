@@ -77,7 +77,7 @@ class HostPool {
   // kDeadlineExceeded at the user's limit of waits. Any thread, no lock held.
   absl::Status GrowStorageTo(uint64_t bytes);
 
-  // As GrowStorageTo, but nobody waits: what may be had is pinned.
+  // Where processes share: as GrowStorageTo, but nobody waits; what others leave is looked at, and pinned.
   void AskFor(uint64_t bytes);
 
   // Ends the pinning thread within 0.2 s, and leaves it behind when it is stuck in the driver. Any thread.

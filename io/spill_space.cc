@@ -84,16 +84,6 @@ absl::Status SpillStore::Impl::GrowTo(uint64_t bytes) {
   return status;
 }
 
-void SpillStore::Impl::AskFor(uint64_t bytes) {
-  if (capacity_.load() >= bytes) return;
-  os::MutexLock lock(&mu_);
-  asked_last_ = options_.clock->NowNanos();
-  if (asked_capacity_ == 0) asked_since_ = asked_last_;
-  if (asked_capacity_ >= bytes) return;
-  asked_capacity_ = bytes;
-  PokeLocked();
-}
-
 absl::Status SpillStore::Impl::WaitForCapacityLocked(uint64_t bytes, os::Wait* wait) {
   const int64_t start = options_.clock->NowNanos();
   PokeLocked();

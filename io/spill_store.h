@@ -130,9 +130,6 @@ class SpillStore {
   // directories as its subject. Any thread but the store's own, no lock held.
   absl::Status GrowTo(uint64_t bytes);
 
-  // As GrowTo, but nobody waits: capacity_bytes() shows what has come of it. Any thread.
-  void AskFor(uint64_t bytes);
-
   // Takes `n` slots, spread over the directories, or none; never waits. Unavailable: not yet, files are being
   // grown in the background, or a closed directory may come back; ask again. ResourceExhausted: cap, reserve
   // and disk do not give enough space. Cancelled after Shutdown. Any thread.

@@ -369,7 +369,6 @@ SpillStore::~SpillStore() {
 
 uint64_t SpillStore::capacity_bytes() const { return impl_->capacity_bytes(); }
 absl::Status SpillStore::GrowTo(uint64_t bytes) { return impl_->GrowTo(bytes); }
-void SpillStore::AskFor(uint64_t bytes) { impl_->AskFor(bytes); }
 absl::StatusOr<std::vector<SlotId>> SpillStore::TakeSlots(size_t n) { return impl_->TakeSlots(n); }
 void SpillStore::SetOwner(CapacityOwner* owner) { impl_->SetOwner(owner); }
 void SpillStore::NotePromise(uint64_t promised) { impl_->NotePromise(promised); }

@@ -15,7 +15,6 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <list>
 #include <memory>
 #include <string>
@@ -47,7 +46,6 @@ class SpillStore::Impl {
 
   uint64_t capacity_bytes() const { return capacity_.load(); }
   absl::Status GrowTo(uint64_t bytes);
-  void AskFor(uint64_t bytes);
   absl::StatusOr<std::vector<SlotId>> TakeSlots(size_t n);
   absl::StatusOr<std::vector<SlotId>> ReserveSlots(size_t n);
   void SetOwner(CapacityOwner* owner);

@@ -119,11 +119,6 @@ LaunchIndex PlanCursor::NextUse(PlanBlock block, LaunchIndex from) const {
                                      : IndexOf(iteration + 1, found->second.front());
 }
 
-bool PlanCursor::EvictionsToCome() const {
-  return plan_ != nullptr && !evictions_.ops.empty() &&
-         IndexOf(evictions_.iteration, evictions_.op().launch) < mover_.Launched();
-}
-
 // ---- Moving.
 
 bool PlanCursor::Poll(LaunchIndex gpu, bool memory_wanted) {

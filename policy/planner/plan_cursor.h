@@ -98,8 +98,6 @@ class PlanCursor {
   LaunchIndex Now() const;
   // The first launch from `from` on that uses the block by the plan; kNever without a plan or a use.
   LaunchIndex NextUse(PlanBlock block, LaunchIndex from) const;
-  // Whether evictions are still to come whose launches have passed the gate.
-  bool EvictionsToCome() const;
 
  private:
   // A list of ops that comes round once an iteration, and the op whose turn it is.

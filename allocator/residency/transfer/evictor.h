@@ -36,9 +36,6 @@ class PlannedUses {
   virtual policy::LaunchIndex NextUse(const Block& block, policy::LaunchIndex now) const = 0;
   // Changes with the plan that NextUse is of.
   virtual uint64_t plan_number() const = 0;
-  // Whether evictions of the plan are still to come whose launches the host has launched already. A launch
-  // that lacks chunks waits for those.
-  virtual bool EvictionsToCome() const = 0;
   // Chunks that the next fetch of the plan lacks; 0 when it lacks none. Cached blocks are decommitted for it,
   // live blocks never.
   virtual uint64_t chunks_wanted() const = 0;

@@ -18,8 +18,6 @@ constexpr int64_t kStuckNanos = 200'000'000;
 constexpr int64_t kFailureNanos = 1'000'000'000;
 // How long a waiting launch counts on evictions that wait for uses of their blocks. Then others leave, too.
 constexpr int64_t kLongestUseNanos = 1'000'000'000;
-// How long a launch that lacks chunks waits for the plan at most: other threads' launches may go on for ever.
-constexpr int64_t kLongestPlanWaitNanos = 2'000'000'000;
 // How long a refused chunk keeps the budget down.
 constexpr int64_t kTryCreateNanos = 1'000'000'000;
 
@@ -101,15 +99,10 @@ bool Reclaimer::StartEvictions() {
     std::vector<Block*> victims;
     const uint64_t decommitted =
         ChooseDecommitsLocked(lock, std::max(missing.any, missing.cached_only), demand, &victims);
-    if (demand && missing.any > decommitted && PlanGivesChunksLocked(lock)) {
-      cancelled = true;
-    } else if (missing.any > decommitted) {
-      if (demand) cancelled = faulter_->CancelPrefetchesLocked(lock);
-      // What a fetch of the plan gives back needs no victim.
-      if (core_->evict.load() && !(cancelled && planned_->active())) {
-        ChooseVictimsLocked(lock, missing.any - decommitted, demand, &victims);
-      }
-    }
+    if (missing.any > decommitted && core_->evict.load())
+      ChooseVictimsLocked(lock, missing.any - decommitted, demand, &victims);
+    // A prefetch is of a block that is needed soon: it gives its chunks back where nothing else can.
+    if (demand && ChunksOf(victims) < missing.any) cancelled = faulter_->CancelPrefetchesLocked(lock);
     started = !victims.empty();
     if (started) evictor_->StartLocked(lock, victims);
     if (demand) RefuseIfStuckLocked(lock, cancelled);
@@ -118,22 +111,8 @@ bool Reclaimer::StartEvictions() {
   return started;
 }
 
-bool Reclaimer::PlanGivesChunksLocked(const TableLock& lock) {
-  const int64_t now = os::Clock::System()->NowNanos();
-  const bool to_come =
-      planned_->active() &&
-      (planned_->EvictionsToCome() || evictor_->chunks_coming(lock) > 0 || core_->clock.MayComplete());
-  if (claims_->HeadLocked(lock) != plan_head_) {
-    plan_head_ = claims_->HeadLocked(lock);
-    plan_wait_since_ = now;
-  }
-  return to_come && now - plan_wait_since_ < kLongestPlanWaitNanos;
-}
-
 // ---- Which blocks leave.
 
-// The first of `index`, by their next use and by `idle_since`, that may leave, until they are `chunks`
-// together.
 void Reclaimer::SelectLocked(const TableLock& lock, policy::VictimIndex* index, uint64_t chunks,
                              absl::FunctionRef<uint64_t(const Block&)> idle_since,
                              absl::FunctionRef<bool(const Block&)> may_leave, std::vector<Block*>* victims) {

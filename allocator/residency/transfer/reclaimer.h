@@ -51,10 +51,8 @@ class Reclaimer {
   uint64_t ChunksComingLocked(const TableLock& lock) const;  // that evictions will free before long
   Missing MissingChunksLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool StartEvictions();
-  // Whether a launch that lacks chunks may count on the plan: evictions of it are to come or under way, or
-  // the GPU has not yet done all that could bring them. Limited in time: what is queued may wait for a later
-  // call of the thread that waits here.
-  bool PlanGivesChunksLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // Adds the first blocks of `index` that may leave, until they are `chunks` together: by their next use, then
+  // by `idle_since`.
   void SelectLocked(const TableLock& lock, policy::VictimIndex* index, uint64_t chunks,
                     absl::FunctionRef<uint64_t(const Block&)> idle_since,
                     absl::FunctionRef<bool(const Block&)> may_leave, std::vector<Block*>* victims)
@@ -86,8 +84,6 @@ class Reclaimer {
   int64_t stuck_since_ = 0;
   const void* stuck_head_ = nullptr;
   uint64_t freed_then_ = 0;
-  const void* plan_head_ = nullptr;  // the claim that waits for the plan
-  int64_t plan_wait_since_ = 0;      // since when
 };
 
 }  // namespace spillway::allocator

@@ -117,16 +117,13 @@ TEST_F(PlanCursorTest, WithoutAPlanNothingIsDue) {
   EXPECT_THAT(At(5, 5), IsEmpty());
   EXPECT_EQ(cursor.NextUse(1, 0), kNever);
   EXPECT_EQ(cursor.Now(), 5u);
-  EXPECT_FALSE(cursor.EvictionsToCome());
 }
 
 TEST_F(PlanCursorTest, ADropStartsWhenItsLaunchHasCompletedInEveryIteration) {
   fake.Put(1, BlockPlace::kOnGpu);
   Begin({{1, {2, 8}}}, {Op(PlanOpKind::kDrop, 1, 2, 8, kDisk)});
   EXPECT_THAT(At(2, 3), IsEmpty());
-  EXPECT_TRUE(cursor.EvictionsToCome());
   EXPECT_THAT(At(3, 3), ElementsAre("evict 1 disk"));
-  EXPECT_FALSE(cursor.EvictionsToCome());
   fake.Put(1, BlockPlace::kOnGpu);
   EXPECT_THAT(At(12, 13), IsEmpty());
   fake.ahead = {12};  // the launch has completed on its stream, others have not

@@ -53,7 +53,6 @@ class Job final : private PlanMover {
       }
       const Nanos next = NextEvent();
       if (next == kForever) {
-        if (EvictInNeed()) continue;
         result_.stuck = true;
         return result_;
       }
@@ -110,6 +109,7 @@ class Job final : private PlanMover {
     any |= Poll(/*memory_wanted=*/true);  // what leaves, before the host asks for memory
     any |= Drops();
     any |= HostLaunches();
+    any |= EvictInNeed();
     any |= StartLeaving();
     any |= StartUrgent();
     any |= Poll(host_waits_);
@@ -204,18 +204,18 @@ class Job final : private PlanMover {
     bool any = false;
     while (host_ < last_ && host_ - completed_ < static_cast<int64_t>(ahead_[host_ % size_])) {
       FreeDead();
-      const std::vector<uint32_t>& names = named_[host_ % size_];
-      Bytes needed = 0;
-      for (const uint32_t t : names) needed += tensors_[t].on_gpu ? 0 : BytesOf(t);
-      if (needed > Free()) {
-        host_waits_ = true;
-        break;
-      }
-      for (const uint32_t t : names) Use(t);
+      host_waits_ = MissingBytes() > Free();
+      if (host_waits_) break;
+      for (const uint32_t t : named_[host_ % size_]) Use(t);
       ++host_;
       any = true;
     }
     return any;
+  }
+  Bytes MissingBytes() const {
+    Bytes missing = 0;
+    for (const uint32_t t : named_[host_ % size_]) missing += tensors_[t].on_gpu ? 0 : BytesOf(t);
+    return missing;
   }
   void Use(uint32_t t) {
     Tensor& tensor = tensors_[t];
@@ -313,22 +313,22 @@ class Job final : private PlanMover {
     if (Measured()) (in ? result_.fetched : result_.spilled) += BytesOf(t);
   }
 
-  // The host waits for memory, and nothing moves that would free any.
+  // The host waits for memory.
   bool EvictInNeed() {
     if (!host_waits_) return false;
-    const auto& names = named_[host_ % size_];
-    Bytes needed = 0;
-    for (const uint32_t t : names) needed += tensors_[t].on_gpu ? 0 : BytesOf(t);
+    const Bytes needed = MissingBytes();
     std::vector<std::pair<int64_t, uint32_t>> order;
+    Bytes leaving = Free();
     for (uint32_t t = 0; t < tensors_.size(); ++t) {
       const Tensor& tensor = tensors_[t];
-      if (!tensor.arrived || tensor.moving || tensor.last_use >= completed_ ||
-          std::ranges::binary_search(names, t))
-        continue;
-      order.emplace_back(!cursor_.active() ? tensor.last_use : -NextUse(t, host_), t);
+      if (tensor.on_gpu && tensor.drop_after != kStays) {
+        leaving += BytesOf(t);
+      } else if (tensor.arrived && !tensor.moving && tensor.last_use < completed_ &&
+                 !std::ranges::binary_search(named_[host_ % size_], t)) {
+        order.emplace_back(!cursor_.active() ? tensor.last_use : -NextUse(t, host_), t);
+      }
     }
     std::ranges::sort(order);
-    Bytes leaving = Free();
     const Bytes before = leaving;
     for (const auto& [key, t] : order) {
       if (leaving >= needed) break;

@@ -51,7 +51,6 @@ class Job final : private PlanMover {
       }
       const Nanos next = NextEvent();
       if (next == kForever) {
-        if (EvictInNeed()) continue;
         result_.stuck = true;
         break;
       }
@@ -110,6 +109,7 @@ class Job final : private PlanMover {
     any |= Poll(/*memory_wanted=*/true);  // what leaves, before the host asks for memory
     any |= Drops();
     any |= HostLaunches();
+    any |= EvictInNeed();
     any |= KeepReserve();
     any |= StartLeaving();
     any |= StartUrgent();
@@ -294,7 +294,7 @@ class Job final : private PlanMover {
     if (in && Measured()) result_.fetched += block.bytes;
   }
 
-  // The host waits for memory, and nothing moves that would free any.
+  // The host waits for memory.
   bool EvictInNeed() {
     if (!host_waits_) return false;
     pressure_ = true;

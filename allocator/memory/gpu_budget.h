@@ -10,27 +10,48 @@
 
 namespace spillway::allocator {
 
-// All in bytes.
+// All in bytes. Two parts are left free while nobody needs them, and lent where a block or a launch would be
+// refused for want of them: the unused share of external memory first, then the reserve.
 struct GpuBudget {
   uint64_t budget = 0;           // for our chunks and external memory together
   uint64_t external_share = 0;   // part of the budget that is kept for external memory
   uint64_t external = 0;         // external memory now
   uint64_t external_coming = 0;  // external allocations that are about to be made
-  // What the device has memory for, beside all that uses it, where the driver was asked; else no limit.
+  uint64_t reserve = 0;          // beyond the budget: left to the driver and to other processes
+  uint64_t cap = UINT64_MAX;     // the application's own limit on the budget
+  uint64_t lent = 0;             // at most Lendable(); what is more counts as that
+  // What our chunks could hold by what the device has free, where the driver was asked; else no limit.
   uint64_t device_limit = UINT64_MAX;
 
-  // What the budget leaves for our chunks. The share of external memory stays free even while it is not used;
-  // external memory beyond the share is taken from our chunks.
+  uint64_t Budget() const { return std::min(budget, cap); }
+  uint64_t Reserve() const { return std::min(reserve, cap - Budget()); }
+  uint64_t UnusedShare() const {
+    return external_share - std::min(external_share, external + external_coming);
+  }
+  uint64_t Lendable() const { return UnusedShare() + Reserve(); }
+  uint64_t LentReserve() const { return std::min(lent - std::min(lent, UnusedShare()), Reserve()); }
+
+  // What the budget leaves for our chunks. External memory beyond its share is taken from our chunks.
   uint64_t BudgetTarget() const {
-    const uint64_t taken = std::max(external_share, external + external_coming);
-    return budget > taken ? budget - taken : 0;
+    const uint64_t all = Budget() + Reserve();
+    const uint64_t taken = external + external_coming + Lendable() - std::min(lent, Lendable());
+    return all > taken ? all - taken : 0;
+  }
+  // What the device leaves for them.
+  uint64_t DeviceTarget() const {
+    const uint64_t kept = UnusedShare() - std::min(lent, UnusedShare());
+    return device_limit > kept ? device_limit - kept : 0;
   }
   // The most that our chunks may hold.
-  uint64_t ChunkTarget() const { return std::min(BudgetTarget(), device_limit); }
-  // The limit of a device with so much free memory beside `ours`: the unused part of the share stays free.
-  uint64_t LimitByFree(uint64_t ours, uint64_t free_bytes) const {
-    const uint64_t unused = external_share - std::min(external_share, external);
-    return ours + free_bytes - std::min(ours + free_bytes, unused);
+  uint64_t ChunkTarget() const { return std::min(BudgetTarget(), DeviceTarget()); }
+  // The least that must be lent for chunks of `bytes`; more than Lendable() where nothing helps.
+  uint64_t LentFor(uint64_t bytes) const {
+    GpuBudget none = *this;
+    none.lent = 0;
+    const uint64_t target = none.ChunkTarget();
+    if (bytes <= target) return 0;
+    none.lent = bytes - target;  // each byte lent adds one, until the share or all is lent
+    return none.ChunkTarget() >= bytes ? none.lent : UINT64_MAX;
   }
 };
 

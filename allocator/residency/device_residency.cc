@@ -276,7 +276,9 @@ ResidencyStats DeviceResidency::Stats() const {
     const TableLock lock(core_->table);
     const Charges::Figures figures = components_->charges.figures(lock);
     stats.budget_in_force_bytes = figures.budget_in_force_bytes;
-    stats.budget_bytes = core_->options.budget_bytes;
+    stats.budget_bytes = figures.most_budget_bytes;
+    stats.driver_lacks_bytes = figures.budget_bytes - figures.budget_in_force_bytes;
+    if (figures.budget_bytes < core_->options.budget_bytes) stats.own_limit_bytes = figures.budget_bytes;
     stats.live_bytes = figures.live_bytes;
     stats.requested_bytes = figures.requested_bytes;
     stats.chunk_bytes = figures.chunk_bytes;
@@ -342,7 +344,7 @@ void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) co
   const uint64_t backed = charges.BackedChunks(lock) * core_->chunk_bytes;
   const uint64_t used = backed + figures.external_bytes;
   const uint64_t budget = figures.budget_in_force_bytes;
-  *total_bytes = core_->options.budget_bytes;
+  *total_bytes = figures.budget_bytes;
   *free_bytes = budget - std::min(budget, used);
   const bool spilled =
       core_->counters.host_spilled_bytes.load() + core_->counters.disk_spilled_bytes.load() > 0;
@@ -350,6 +352,15 @@ void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) co
   const uint64_t pinned = core_->table.PinnedChunksLocked(lock) * core_->chunk_bytes;
   const uint64_t may_leave = std::min(backed - std::min(backed, pinned), charges.capacity()->Unpromised());
   *free_bytes = std::min(*free_bytes + may_leave, budget - std::min(budget, pinned + figures.external_bytes));
+}
+
+void DeviceResidency::SetCap(uint64_t bytes) {
+  if (core_->closed.load()) return;
+  {
+    const TableLock lock(core_->table);
+    components_->charges.SetCap(lock, bytes);
+  }
+  components_->thread->Wake();
 }
 
 // ---- The end.

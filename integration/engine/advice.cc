@@ -66,10 +66,20 @@ std::string AdviceLine(const Figures& figures, const AdviceFacts& facts) {
   std::string setting = CostlySetting(total, facts);
   if (setting.empty()) {
     const ResidencyStats& first = figures.devices.front().stats;
-    if (!cause.disk && first.budget_in_force_bytes < first.budget_bytes) {
+    if (!cause.disk && first.own_limit_bytes > 0) {
+      return text +
+             absl::StrFormat("; what would help most: more by set_per_process_memory_fraction (now %s)",
+                             os::BytesText(first.own_limit_bytes));
+    }
+    if (!cause.disk && first.driver_lacks_bytes > 0) {
       return text + absl::StrFormat("; no setting would help: the GPU has no more than %s for a budget of %s",
                                     os::BytesText(first.budget_in_force_bytes),
                                     os::BytesText(first.budget_bytes));
+    }
+    if (!cause.disk && first.budget_in_force_bytes >= facts.largest_budget_bytes) {
+      return text +
+             absl::StrFormat("; no setting would help: the budget of %s is all that the GPU has for it",
+                             os::BytesText(first.budget_in_force_bytes));
     }
     const uint64_t now = cause.disk ? facts.host_cap_bytes : first.budget_in_force_bytes;
     setting =

@@ -17,7 +17,8 @@ struct AdviceFacts {
   bool strict = false;               // trust=strict
   bool audit = false;
   bool modelled_disk = false;
-  uint64_t host_cap_bytes = 0;  // of this process's host tier
+  uint64_t host_cap_bytes = 0;                 // of this process's host tier
+  uint64_t largest_budget_bytes = UINT64_MAX;  // that SPILLWAY_GPU_MEMORY could ask for on the first device
 };
 
 // "lost time: the GPU had to wait 12.3 s of 60.0 s (20.5 %), most of it for ...; what would help most: ...",

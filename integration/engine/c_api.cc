@@ -259,6 +259,13 @@ int MemoryFreed(int device, const void* pointer, size_t bytes, void* stream) {
   });
 }
 
+int SetMemoryCap(int device, size_t bytes) {
+  return Guarded([&] {
+    Runtime* runtime = Runtime::Get();
+    return runtime == nullptr ? NotInitialised() : Answer(runtime->SetCap(device, bytes));
+  });
+}
+
 constexpr spillway_api kApi = {
     SPILLWAY_API_VERSION,
     sizeof(spillway_api),
@@ -282,6 +289,7 @@ constexpr spillway_api kApi = {
     &DeviceBytes,
     &OnKernelTable,
     &MemoryFreed,
+    &SetMemoryCap,
 };
 
 }  // namespace

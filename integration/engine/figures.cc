@@ -219,6 +219,7 @@ ResidencyStats Total(const std::vector<DeviceFigures>& devices) {
     for (const Counter& counter : kCounters) total.*counter.member += device.stats.*counter.member;
     for (const Counter& stall : kStalls) total.*stall.member += device.stats.*stall.member;
     for (const Counter& lost : kLost) total.*lost.member += device.stats.*lost.member;
+    total.driver_lacks_bytes += device.stats.driver_lacks_bytes;
     for (size_t i = 0; i < total.pinned_bytes_by_reason.size(); ++i) {
       total.pinned_bytes_by_reason[i] += device.stats.pinned_bytes_by_reason[i];
     }
@@ -335,7 +336,7 @@ std::string Summary(const Figures& figures) {
   std::string text =
       absl::StrFormat("summary: peak %s of a budget of %s", os::BytesText(total.peak_device_bytes),
                       os::BytesText(total.budget_bytes));
-  if (total.budget_in_force_bytes < total.budget_bytes) {
+  if (total.driver_lacks_bytes > 0) {
     absl::StrAppend(&text, " (", os::BytesText(total.budget_in_force_bytes),
                     " at the end; the GPU has less for it)");
   }

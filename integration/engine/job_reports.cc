@@ -19,6 +19,7 @@
 #include "integration/engine/output_file.h"
 #include "integration/engine/prometheus.h"
 #include "integration/engine/recorded_command.h"
+#include "integration/engine/sizing.h"
 #include "integration/hooks/hook_context.h"
 #include "integration/hooks/launch_reports.h"
 #include "io/os/clock.h"
@@ -81,6 +82,10 @@ AdviceFacts JobReports::FactsForAdvice() const {
   facts.audit = settings_.audit;
   facts.modelled_disk = settings_.io_model.Limits();
   facts.host_cap_bytes = from_.tiers->host_cap_bytes();
+  // Without the setting the budget is what was free.
+  facts.largest_budget_bytes = 0;
+  if (const ServedDevice* const first = from_.devices->Find(0); settings_.gpu_memory && first != nullptr)
+    facts.largest_budget_bytes = DefaultBudget(first->device_bytes, 0).bytes;
   return facts;
 }
 

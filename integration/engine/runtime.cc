@@ -12,7 +12,6 @@
 #include "integration/engine/bounded_call.h"
 #include "integration/engine/device_check.h"
 #include "integration/engine/not_served.h"
-#include "integration/engine/sizing.h"
 #include "integration/hooks/access_set_builder.h"
 #include "integration/hooks/hook_table.h"
 #include "integration/hooks/launch_reports.h"
@@ -49,7 +48,10 @@ Runtime::Runtime(const spillway_shim* shim, Settings settings,
       tiers_(&settings_, driver_.get(), &waits_),
       evictions_(shim, &settings_, &devices_, std::move(missing_hooks)),
       reports_({shim, &settings_, driver_.get(), &tiers_, &devices_, &evictions_, &waits_}),
-      audit_(settings_, std::move(deny_list), GetHookState()) {}
+      audit_(settings_, std::move(deny_list), GetHookState()) {
+  const os::MutexLock lock(&mu_);
+  caps_.fill(UINT64_MAX);
+}
 
 absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const spillway_shim* shim, Settings settings,
                                                          DenyList deny_list) {
@@ -92,7 +94,9 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   SPILLWAY_ASSIGN_OR_RETURN(const DeviceMemory memory, MemoryOf(device, context));
   allocator::ResidencyOptions options;
   options.device = device;
-  options.budget_bytes = memory.budget_bytes;
+  options.budget_bytes = memory.budget.bytes;
+  options.reserve_bytes = memory.budget.reserve_bytes;
+  options.cap_bytes = caps_[static_cast<size_t>(device)];
   options.evict = evictions_.MayEvict();
   options.map_at_once = evictions_.ended();
   options.measure_link = true;
@@ -101,7 +105,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
                              nullptr};
   allocator::ResidencyParts parts = PartsOf(context);
   parts.observer = served_device.predictor.get();
-  parts.motion = reports_.AddDevice(device, memory.budget_bytes, memory.total_bytes);
+  parts.motion = reports_.AddDevice(device, memory.budget.bytes, memory.total_bytes);
   SPILLWAY_ASSIGN_OR_RETURN(served_device.residency, allocator::Residency::Create(options, parts));
   const ServedDevice* const served = devices_.Keep(std::move(served_device));
   if (served->predictor != nullptr) {
@@ -168,7 +172,7 @@ absl::StatusOr<Runtime::DeviceMemory> Runtime::MemoryOf(int device, CUcontext co
     os::Log(os::LogLevel::kWarn, absl::StrCat("SPILLWAY_GPU_MEMORY is ", os::BytesText(wanted), ", but only ",
                                               os::BytesText(free), " are free on GPU ", device));
   }
-  return DeviceMemory{wanted, total};
+  return DeviceMemory{{wanted, 0}, total};
 }
 
 // What the device's residency works with, except its observers.
@@ -233,6 +237,14 @@ absl::StatusOr<uint64_t> Runtime::DeviceBytes(int device) const {
   SPILLWAY_RETURN_IF_ERROR(
       driver_->ToStatus(driver_->cuDeviceTotalMem_v2(&bytes, handle), "cuDeviceTotalMem"));
   return bytes;
+}
+
+absl::Status Runtime::SetCap(int device, uint64_t bytes) {
+  if (dead_.load() || device < 0 || device >= allocator::kMaxDevices) return Gone();
+  os::MutexLock lock(&mu_);
+  caps_[static_cast<size_t>(device)] = bytes;
+  if (allocator::Residency* const residency = Existing(device)) residency->SetCap(bytes);
+  return absl::OkStatus();
 }
 
 absl::Status Runtime::Explain(int device, const absl::Status& refused) const {

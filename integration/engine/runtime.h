@@ -27,6 +27,7 @@
 #include "integration/engine/eviction_switch.h"
 #include "integration/engine/figures.h"
 #include "integration/engine/job_reports.h"
+#include "integration/engine/sizing.h"
 #include "integration/engine/tiers.h"
 #include "integration/hooks/hook_context.h"
 #include "integration/preload/shim_abi.h"
@@ -65,6 +66,9 @@ class Runtime {
   // A refused allocation with the words of what lies behind it: what ended evictions, and which blocks are
   // large. Any thread.
   absl::Status Explain(int device, const absl::Status& refused) const;
+  // The application's own limit on the device's budget, in bytes, from now on or from its first block on; UINT64_MAX:
+  // none. kFailedPrecondition as for Device. Any thread; waits while a device starts.
+  absl::Status SetCap(int device, uint64_t bytes);
   // Bytes of the device's memory, used or not. Asks the driver, which must have been initialised.
   absl::StatusOr<uint64_t> DeviceBytes(int device) const;
 
@@ -92,7 +96,8 @@ class Runtime {
 
   // What a device's memory comes to: what we may use, and all of it.
   struct DeviceMemory {
-    uint64_t budget_bytes = 0, total_bytes = 0;
+    DeviceBudget budget;
+    uint64_t total_bytes = 0;
   };
 
   absl::StatusOr<allocator::Residency*> StartDeviceLocked(int device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -131,6 +136,7 @@ class Runtime {
   os::Mutex mu_{os::LockRank::kRuntime};  // held while a device starts, and at the end
   bool started_ ABSL_GUARDED_BY(mu_) = false;
   std::array<absl::Status, allocator::kMaxDevices> failures_ ABSL_GUARDED_BY(mu_);
+  std::array<uint64_t, allocator::kMaxDevices> caps_ ABSL_GUARDED_BY(mu_);  // of SetCap
 };
 
 }  // namespace spillway::integration

@@ -14,9 +14,9 @@ constexpr uint64_t kDiskOnlyBuffers = 12;
 
 }  // namespace
 
-uint64_t DefaultBudget(uint64_t free_bytes, uint64_t external_bytes) {
-  const uint64_t reserve = std::clamp(free_bytes * 3 / 100, 32 * kMiB, kGiB);
-  return free_bytes - std::min(free_bytes, reserve) + external_bytes;
+DeviceBudget DefaultBudget(uint64_t free_bytes, uint64_t external_bytes) {
+  const uint64_t reserve = std::min(free_bytes, std::clamp(free_bytes * 3 / 100, 32 * kMiB, kGiB));
+  return {free_bytes - reserve + external_bytes, reserve};
 }
 
 uint64_t DefaultHostCap(uint64_t available_bytes, int local_world_size) {

@@ -12,9 +12,13 @@ namespace spillway::integration {
 
 inline constexpr uint64_t kChunkBytes = 2 << 20;
 
-// The budget of one device where the user sets none: what is free, less 3 % (at least 32 MiB, at most 1 GiB),
-// plus the process's external memory, which the budget covers, too.
-uint64_t DefaultBudget(uint64_t free_bytes, uint64_t external_bytes);
+// The budget of one device where the user sets none: what is free, less the reserve, plus the process's external
+// memory, which the budget covers, too. The reserve is 3 %, at least 32 MiB, at most 1 GiB.
+struct DeviceBudget {
+  uint64_t bytes = 0;
+  uint64_t reserve_bytes = 0;
+};
+DeviceBudget DefaultBudget(uint64_t free_bytes, uint64_t external_bytes);
 
 // The host tier's cap where the user sets none: a quarter of what is available, shared by the node's ranks.
 uint64_t DefaultHostCap(uint64_t available_bytes, int local_world_size);

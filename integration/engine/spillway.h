@@ -21,7 +21,7 @@ typedef struct spillway_device_stats {
   uint64_t budget_bytes;
   uint64_t live_bytes;      /* blocks handed out, in whole chunks */
   uint64_t requested_bytes; /* the same as asked for */
-  uint64_t chunk_bytes; /* physical device memory that Spillway has */
+  uint64_t chunk_bytes;     /* physical device memory that Spillway has */
   uint64_t peak_chunk_bytes;
   uint64_t cached_bytes; /* of chunk_bytes: freed blocks kept for the next allocation */
   uint64_t resident_bytes;
@@ -86,6 +86,9 @@ typedef struct spillway_api {
   /* The framework has freed memory of its own that was used on `stream`: the addresses that it contains lead
    * nowhere once the stream has done what is queued on it. Any thread; calls nothing back. */
   int (*memory_freed)(int device, const void* pointer, size_t bytes, void* stream);
+  /* The framework's own limit on the device's budget, in bytes; SIZE_MAX: none. What is above it leaves the GPU. May be
+   * called before the device's first block. */
+  int (*set_memory_cap)(int device, size_t bytes);
 } spillway_api;
 
 /* The engine's exported symbols that are not the preload's. Never returns null. */

@@ -19,6 +19,8 @@ using allocator::Residency;
 
 // So many blocks are more than an operator on single tensors names.
 constexpr size_t kManyBlocks = 12;
+// What a kernel for lists names of one tensor: parameter, gradient, two moments, and the largest of one.
+constexpr size_t kMostBlocksOfOne = 5;
 constexpr size_t kLongestName = 160;
 
 bool HasAny(std::string_view text, std::initializer_list<std::string_view> parts) {
@@ -103,7 +105,8 @@ std::string RefusalAdvice(const std::string& kernel, size_t blocks) {
   // PyTorch's kernels for lists of tensors (Apex and others have theirs under the same name), and the
   // operators of that name where kernels are called after them.
   const bool fused = HasAny(kernel, {"FusedAdam", "FusedSgd", "FusedSGD", "FusedAdagrad", "_fused_"});
-  const bool lists = fused || HasAny(kernel, {"multi_tensor_apply", "_foreach_"});
+  const bool lists =
+      blocks > kMostBlocksOfOne && (fused || HasAny(kernel, {"multi_tensor_apply", "_foreach_"}));
   const auto add = [&text](std::string_view more) {
     text += text.empty() ? "" : " ";
     text += more;

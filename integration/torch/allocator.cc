@@ -61,8 +61,7 @@ SpillwayAllocator* SpillwayAllocator::Install(const spillway_api* api) {
 c10::DataPtr SpillwayAllocator::allocate(size_t bytes) {
   TORCH_CHECK_WITH(OutOfMemoryError, bytes < kExabyte,
                    "CUDA out of memory. Tried to allocate more than 1EB memory.");
-  if (bytes < api_->smallest_block_bytes && !limited_.load(std::memory_order_relaxed))
-    return AdoptNative(native_->allocate(bytes), bytes);
+  if (bytes < api_->smallest_block_bytes) return AdoptNative(native_->allocate(bytes), bytes);
   c10::DeviceIndex device = 0;
   C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device).stream();
@@ -71,7 +70,6 @@ c10::DataPtr SpillwayAllocator::allocate(size_t bytes) {
       return {pointer, pointer, &SpillwayAllocator::Delete, c10::Device(c10::DeviceType::CUDA, device)};
     }
   }
-  KeepToFraction(bytes, device, stream);
   return AdoptNative(native_->allocate(bytes), bytes);
 }
 
@@ -89,7 +87,6 @@ void* SpillwayAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream
   if (IsOurs(bytes, device, stream)) {
     if (void* pointer = AllocateOurs(bytes, device, stream)) return pointer;
   }
-  KeepToFraction(bytes, device, stream);
   void* pointer = native_->raw_alloc_with_stream(bytes, stream);
   NoteNativeAllocation(bytes, device);
   return pointer;
@@ -99,27 +96,6 @@ bool SpillwayAllocator::IsOurs(size_t bytes, c10::DeviceIndex device, cudaStream
   if (bytes < api_->smallest_block_bytes || fork_.InChild()) return false;
   return native_.isEnabled() && raw_deleter() == &SpillwayAllocator::Delete &&
          !pools_.Claims(device, stream) && !IsCapturing(stream);
-}
-
-int SpillwayAllocator::AskEngine(size_t bytes, c10::DeviceIndex device, cudaStream_t stream, void** pointer) {
-  if (ExceedsFraction(bytes, device)) return kOutOfMemory;
-  return api_->allocate(device, bytes, stream, pointer);
-}
-
-bool SpillwayAllocator::ExceedsFraction(size_t bytes, c10::DeviceIndex device) {
-  const size_t limit = limits_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
-  if (limit == kNoLimit || bytes == 0) return false;
-  const auto native = native_->getDeviceStats(device);
-  const size_t live =
-      static_cast<size_t>(native.allocated_bytes[0].current) + LedgerOf(device).allocated_bytes();
-  return live + DeviceLedger::CountedBytes(bytes) > limit;
-}
-
-void SpillwayAllocator::KeepToFraction(size_t bytes, c10::DeviceIndex device, cudaStream_t stream) {
-  if (!ExceedsFraction(bytes, device)) return;
-  if (RunFreeMemoryCallbacks() && !ExceedsFraction(bytes, device)) return;
-  LedgerOf(device).NoteRetry();
-  Refuse(bytes, device, stream, trace_.Gather(torch_cuda::RecordContext::STATE));
 }
 
 void SpillwayAllocator::CheckEngine(int result, const char* what) const {
@@ -135,14 +111,15 @@ void* SpillwayAllocator::AllocateOurs(size_t bytes, c10::DeviceIndex device, cud
                    "CUDA out of memory. Tried to allocate more than 1EB memory.");
   TraceLog::Context context = trace_.Gather(torch_cuda::RecordContext::STATE);
   void* pointer = nullptr;
-  int result = AskEngine(bytes, device, stream, &pointer);
-  if (result == kOutOfMemory && RunFreeMemoryCallbacks()) result = AskEngine(bytes, device, stream, &pointer);
+  int result = api_->allocate(device, bytes, stream, &pointer);
+  if (result == kOutOfMemory && RunFreeMemoryCallbacks())
+    result = api_->allocate(device, bytes, stream, &pointer);
   if (result == kOutOfMemory) {
     // Native does not allow it while one of its pools is open: a graph may be under capture there.
     if (!pools_.AnyOpen()) native_.emptyCache(kNoPool);
     (void)api_->empty_cache(device);
     LedgerOf(device).NoteRetry();
-    result = AskEngine(bytes, device, stream, &pointer);
+    result = api_->allocate(device, bytes, stream, &pointer);
   }
   if (result == kNotInitialised) return nullptr;
   if (result == kOutOfMemory) Refuse(bytes, device, stream, std::move(context));
@@ -177,8 +154,7 @@ void SpillwayAllocator::Refuse(size_t bytes, c10::DeviceIndex device, cudaStream
   refusal.device = device;
   refusal.requested = bytes;
   const size_t limit = limits_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
-  const bool by_fraction = ExceedsFraction(bytes, device);
-  refusal.reason = by_fraction ? "PyTorch's memory fraction for this process is used up" : api_->last_error();
+  refusal.reason = api_->last_error();
   std::tie(refusal.free, refusal.total) = getMemoryInfo(device);
   if (limit != kNoLimit) refusal.allowed = limit;
   const auto stats = getDeviceStats(device);

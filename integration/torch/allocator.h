@@ -113,12 +113,6 @@ class SpillwayAllocator final : public CompatAllocator {
   bool IsOurs(size_t bytes, c10::DeviceIndex device, cudaStream_t stream);
   // Null when the engine is not to be used (forked child, exit): the caller then asks native.
   void* AllocateOurs(size_t bytes, c10::DeviceIndex device, cudaStream_t stream);
-  int AskEngine(size_t bytes, c10::DeviceIndex device, cudaStream_t stream, void** pointer);
-  // Whether one block more of this size would exceed set_per_process_memory_fraction. That caps what is live,
-  // native's and ours, wherever its bytes are.
-  bool ExceedsFraction(size_t bytes, c10::DeviceIndex device);
-  // Before native hands out such a block: native knows the fraction, but not our blocks.
-  void KeepToFraction(size_t bytes, c10::DeviceIndex device, cudaStream_t stream);
   // Raises what PyTorch raises for a driver's code, or the engine's words for a failure of its own. `what`
   // names what was to be done. Does nothing for success, and where the engine does not run.
   void CheckEngine(int result, const char* what) const;
@@ -142,7 +136,6 @@ class SpillwayAllocator final : public CompatAllocator {
 
   // Internally synchronised.
   std::atomic<int> device_count_{0};
-  std::atomic<bool> limited_{false};  // some device has had a limit: small blocks, too, are looked at
   std::array<DeviceLedger, C10_COMPILE_TIME_MAX_GPUS> ledgers_;
   std::array<std::atomic<double>, C10_COMPILE_TIME_MAX_GPUS> fractions_;
   std::array<std::atomic<size_t>, C10_COMPILE_TIME_MAX_GPUS>

@@ -65,9 +65,9 @@ void SpillwayAllocator::setMemoryFraction(double fraction, c10::DeviceIndex devi
     size_t total = 0;
     if (api_->device_bytes(device, &total) != 0) total = getMemoryInfo(device).second;
     limit = static_cast<size_t>(fraction * static_cast<double>(total));
-    limited_.store(true, std::memory_order_relaxed);
   }
   limits_[place].store(limit, std::memory_order_relaxed);
+  CheckEngine(api_->set_memory_cap(device, limit), "limit its memory");
 }
 
 // ---- Private pools.

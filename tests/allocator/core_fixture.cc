@@ -142,6 +142,7 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
   options.budget_bytes = setup.budget_bytes;
   options.idle_nanos = setup.idle_nanos;
   options.external_share_bytes = setup.external_share_bytes;
+  options.reserve_bytes = setup.reserve_bytes;
   options.evict = setup.evict;
   options.measure_link = setup.measure_link;
   options.link_apart_nanos = setup.link_apart_nanos;

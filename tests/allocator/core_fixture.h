@@ -26,6 +26,7 @@ inline constexpr uint64_t kChunk = 64 << 10;  // the stand-in's granularity here
 struct CoreSetup {
   uint64_t budget_bytes = 4 << 20;
   uint64_t external_share_bytes = 64 << 10;
+  uint64_t reserve_bytes = 0;     // of the device, beyond the budget
   uint64_t host_bytes = 1 << 20;  // storage, staging not included; 0 = no host tier
   bool disk = true;
   uint64_t disk_cap_bytes = uint64_t{4} << 30;  // of the directory; charging counts on 1 GiB in any case

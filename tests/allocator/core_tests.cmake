@@ -30,6 +30,7 @@ spillway_tests_by_file(core_tests
   SOURCES
     devices_test.cc driver/device_error_test.cc fragmentation_test.cc residency_contention_test.cc residency/audit_test.cc
     residency/plan/plan_runner_test.cc residency/plan/plan_throttle_test.cc residency/state/charges_test.cc
+    residency/state/lending_test.cc
     residency/state/free_addresses_test.cc residency/transfer/mapping_test.cc
   DEPS spillway_core_fixture LABELS unit TIMEOUT 600)
 # SPILLWAY_TEST_SEEDS=20 makes this one long.

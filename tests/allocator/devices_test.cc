@@ -254,7 +254,7 @@ TEST_F(TwoDevicesTest, PromiseTheSharedCapacityOnce) {
     if (!address.ok()) break;
     second.push_back(*address);
   }
-  EXPECT_EQ(second.size(), 7u) << "its own GPU less the external share, and nothing beyond";
+  EXPECT_EQ(second.size(), 8u) << "its own GPU with the unused share of external memory, and nothing beyond";
   EXPECT_THAT(std::string(refusal.message()), testing::HasSubstr("are for blocks of other GPUs"));
   // What the first gives up the second may have.
   for (size_t i = 0; i < 8; ++i) EXPECT_TRUE(residencies_[0]->Free(first[i]).ok());

@@ -319,10 +319,11 @@ class Thread {
     if (Pick(2) == 0) FreeAt(blocks_.size() - 1);
   }
 
-  // A driver allocation of the job's own comes and goes.
+  // A driver allocation of the job's own comes and goes, and some jobs limit themselves meanwhile.
   void AllocateExternal() {
     const uint64_t bytes = world_.chunk_bytes() * (1 + Pick(2));
     world_.residency().BeginExternalAllocation(bytes);
+    if (shared_.settings.caps) world_.residency().SetCap(Pick(2) == 0 ? UINT64_MAX : bytes * (4 + Pick(20)));
     world_.residency().EndExternalAllocation(bytes, /*failed=*/true);
   }
 
@@ -350,6 +351,7 @@ JobSettings JobSettings::Draw(Random* random, const WorldSettings& world, int op
   settings.chunk_faults = random->OneIn(12);
   settings.poison = random->OneIn(16);
   settings.wait_limit = world.wait_limit_nanos > 0;
+  settings.caps = random->OneIn(4);
   settings.most_set = std::max<uint64_t>(settings.most_block, world.target_chunks / 4);
   return settings;
 }
@@ -361,7 +363,7 @@ std::string JobSettings::Describe() const {
          " of a thread, seeks leaving " + std::to_string(seek_leaving_one_in) + ", plans " +
          std::to_string(plan_one_in) + ", evicts " + std::to_string(evict_one_in) +
          (disk_faults ? ", disk faults" : "") + (chunk_faults ? ", chunk faults" : "") +
-         (poison ? ", device error" : "");
+         (caps ? ", limits itself" : "") + (poison ? ", device error" : "");
 }
 
 void JobCounts::Add(const JobCounts& other) {

@@ -31,7 +31,8 @@ struct JobSettings {
   bool chunk_faults = false;
   bool poison = false;      // the device fails for good, at a random time
   bool wait_limit = false;  // of the world: a wait may end in a refusal
-  bool MayRefuse() const { return chunk_faults || poison || wait_limit; }
+  bool caps = false;        // the job limits its own memory, below what its launches need, too
+  bool MayRefuse() const { return chunk_faults || poison || wait_limit || caps; }
 
   static JobSettings Draw(Random* random, const WorldSettings& world, int operations);
   std::string Describe() const;

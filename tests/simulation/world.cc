@@ -69,18 +69,19 @@ WorldSettings WorldSettings::Draw(Random* random) {
   settings.kept_addresses = random->OneIn(2) ? 4096 : 1 + random->Below(8);
   settings.largest_handle = uint32_t{1} << random->Below(7);
   settings.wait_limit_nanos = random->OneIn(8) ? int64_t{100'000} << random->Below(10) : 0;
+  settings.lendable_chunks = random->OneIn(2) ? random->Below(4) : 0;
   return settings;
 }
 
 std::string WorldSettings::Describe() const {
   return "target " + std::to_string(target_chunks) + ", host " + std::to_string(host_buffers) + ", disk " +
-         std::to_string(disk_slots) + ", reserve " + std::to_string(reserve_chunks) + ", run-ahead " +
-         std::to_string(run_ahead_chunks) + (hash ? ", hash" : ", no hash") +
-         (asymmetric_barrier ? "" : ", no membarrier") + ", slow GPU " + std::to_string(slow_gpu_one_in) +
-         ", slow disk " + std::to_string(slow_disk_one_in) + ", preempted at points " +
-         std::to_string(preempt_at_points_one_in) + ", keeps " + std::to_string(kept_addresses) +
-         " addresses, handles of at most " + std::to_string(largest_handle) + " chunks, waits to " +
-         std::to_string(wait_limit_nanos) + " ns";
+         std::to_string(disk_slots) + ", lends " + std::to_string(lendable_chunks) + ", reserve " +
+         std::to_string(reserve_chunks) + ", run-ahead " + std::to_string(run_ahead_chunks) +
+         (hash ? ", hash" : ", no hash") + (asymmetric_barrier ? "" : ", no membarrier") + ", slow GPU " +
+         std::to_string(slow_gpu_one_in) + ", slow disk " + std::to_string(slow_disk_one_in) +
+         ", preempted at points " + std::to_string(preempt_at_points_one_in) + ", keeps " +
+         std::to_string(kept_addresses) + " addresses, handles of at most " + std::to_string(largest_handle) +
+         " chunks, waits to " + std::to_string(wait_limit_nanos) + " ns";
 }
 
 World::World(const WorldSettings& settings, Random* random)
@@ -109,6 +110,7 @@ World::World(const WorldSettings& settings, Random* random)
   allocator::ResidencyOptions options;
   options.budget_bytes = (settings.target_chunks + 1) * chunk_bytes();
   options.external_share_bytes = chunk_bytes();
+  options.reserve_bytes = settings.lendable_chunks * chunk_bytes();
   options.free_reserve_bytes = settings.reserve_chunks * chunk_bytes();
   options.kept_addresses = settings.kept_addresses;
   options.largest_handle = settings.largest_handle;

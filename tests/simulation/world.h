@@ -21,10 +21,11 @@
 namespace spillway::simulation {
 
 struct WorldSettings {
-  uint64_t target_chunks = 16;  // of the budget
-  uint64_t host_buffers = 32;   // 0: no host tier
-  uint64_t disk_slots = 0;      // 0: no disk tier
-  uint64_t reserve_chunks = 1;  // free_reserve_bytes
+  uint64_t target_chunks = 16;   // of the budget
+  uint64_t lendable_chunks = 0;  // beyond the budget
+  uint64_t host_buffers = 32;    // 0: no host tier
+  uint64_t disk_slots = 0;       // 0: no disk tier
+  uint64_t reserve_chunks = 1;   // free_reserve_bytes
   uint64_t run_ahead_chunks = 8;
   bool hash = true;
   bool asymmetric_barrier = true;

@@ -30,7 +30,10 @@ Charges::Charges(const ResidencyOptions& options, const ResidencyParts& parts, B
                                               : std::make_unique<SharedCapacity>(parts.host, parts.disk)),
       capacity_(parts.capacity != nullptr ? parts.capacity : own_capacity_.get()),
       chunks_(options.largest_handle),
-      budget_{options.budget_bytes, options.external_share_bytes} {
+      budget_{.budget = options.budget_bytes,
+              .external_share = options.external_share_bytes,
+              .reserve = options.reserve_bytes,
+              .cap = options.cap_bytes} {
   RestoreTarget(TableLock(*table_));
 }
 
@@ -50,7 +53,7 @@ bool Charges::LowerTarget(const TableLock& lock) {
   lowered_at_ = os::Clock::System()->NowNanos();
   // Where the driver has little, each try for more ends here, one a second.
   const uint64_t bytes = chunks_.target() * chunk_bytes_;
-  const uint64_t part = budget_.budget / kLinesPerBudget;
+  const uint64_t part = budget_.Budget() / kLinesPerBudget;
   if (least_reported_bytes_ < part || bytes > least_reported_bytes_ - part) return false;
   least_reported_bytes_ = bytes;
   return true;
@@ -65,9 +68,55 @@ void Charges::LowerTargetTo(const TableLock& lock, uint64_t bytes) {
 
 void Charges::LimitByFree(const TableLock& lock, uint64_t free_bytes) {
   lock.Covers(*table_);
-  const uint64_t limit = budget_.LimitByFree(chunks_.created() * chunk_bytes_, free_bytes);
-  budget_.device_limit = limit < budget_.BudgetTarget() ? limit : UINT64_MAX;
+  budget_.device_limit = chunks_.created() * chunk_bytes_ + free_bytes;
+  if (!device_limits(lock)) budget_.device_limit = UINT64_MAX;
   RestoreTarget(lock);
+}
+
+void Charges::SetCap(const TableLock& lock, uint64_t bytes) {
+  lock.Covers(*table_);
+  budget_.cap = bytes;
+  RestoreTarget(lock);
+}
+
+bool Charges::Lend(const TableLock& lock, uint64_t chunks) {
+  lock.Covers(*table_);
+  const uint64_t lent = budget_.LentFor(chunks * chunk_bytes_);
+  // What is lent already was not enough: the device has less.
+  if (lent > budget_.Lendable() || lent <= budget_.lent) return false;
+  budget_.lent = lent;
+  peak_lent_reserve_ = std::max(peak_lent_reserve_, budget_.LentReserve());
+  RestoreTarget(lock);
+  return true;
+}
+
+void Charges::ReturnLent(const TableLock& lock) {
+  lock.Covers(*table_);
+  Charge charge = ChargeOf(lock, 0);
+  const uint64_t needed = evict_->load() ? charge.pinned + charge.LargestLaunch() : charge.live;
+  const uint64_t lent = budget_.LentFor(needed);
+  if (lent >= budget_.lent) return;
+  const uint64_t before = std::exchange(budget_.lent, lent);
+  charge.chunk_target = budget_.ChunkTarget() / chunk_bytes_ * chunk_bytes_;
+  const uint64_t beyond = std::max(promised_bytes_, charge.BeyondGpu());
+  if (!capacity_->Change(promised_bytes_, beyond)) {
+    budget_.lent = before;
+    return;
+  }
+  promised_bytes_ = beyond;
+  RestoreTarget(lock);
+}
+
+bool Charges::LendFor(const TableLock& lock, const Charge& charge) {
+  lock.Covers(*table_);
+  uint64_t needed = charge.live;
+  if (evict_->load()) {
+    const uint64_t in_all = charge.live + charge.Headroom();
+    const uint64_t more = std::min(capacity_->Unpromised(), in_all);  // it may be without limit
+    needed = std::max(charge.pinned + charge.LargestLaunch(),
+                      std::min(needed, in_all - std::min(in_all, promised_bytes_ + more)));
+  }
+  return Lend(lock, (needed + chunk_bytes_ - 1) / chunk_bytes_);
 }
 
 uint64_t Charges::LeastBytes(const TableLock& lock) const {
@@ -130,9 +179,10 @@ void Charges::LowerPromise(const TableLock& lock) {
   promised_bytes_ = beyond;
 }
 
-bool Charges::LaunchFits(const TableLock& lock) const {
+bool Charges::LaunchFits(const TableLock& lock) {
   lock.Covers(*table_);
-  return ChargeOf(lock, 0).LaunchFits();
+  const Charge charge = ChargeOf(lock, 0);
+  return charge.LaunchFits() || Lend(lock, (charge.pinned + charge.LargestLaunch()) / chunk_bytes_);
 }
 
 Charge Charges::ChargeOf(const TableLock& lock, uint64_t more_chunks) const {
@@ -154,10 +204,18 @@ absl::Status Charges::Promise(const TableLock& lock, uint64_t chunks, uint64_t* 
     RestoreTarget(lock);
     charge = ChargeOf(lock, chunks);
   }
-  if (charge.FitsGpu() || (evict_->load() && charge.LaunchFits())) {
-    if (capacity_->Change(promised_bytes_, charge.BeyondGpu())) {
-      promised_bytes_ = charge.BeyondGpu();
-      return absl::OkStatus();
+  const auto fits = [&] { return charge.FitsGpu() || (evict_->load() && charge.LaunchFits()); };
+  const auto promises = [&] {
+    if (!capacity_->Change(promised_bytes_, charge.BeyondGpu())) return false;
+    promised_bytes_ = charge.BeyondGpu();
+    return true;
+  };
+  if (!fits() && LendFor(lock, charge)) charge = ChargeOf(lock, chunks);
+  if (fits()) {
+    if (promises()) return absl::OkStatus();
+    if (!capacity_->CanGrow() && LendFor(lock, charge)) {
+      charge = ChargeOf(lock, chunks);
+      if (promises()) return absl::OkStatus();
     }
     *lacking_bytes = charge.BeyondGpu() - promised_bytes_;
   }
@@ -192,13 +250,16 @@ absl::Status Charges::PromiseAndGrow(TableLock* lock, uint64_t chunks,
 }
 
 std::string Charges::OnGpuText(const Charge& charge) const {
-  return Exactly(charge.chunk_target) + " of GPU memory (of the budget of " + Exactly(budget_.budget) + ")";
+  return Exactly(charge.chunk_target) + " of GPU memory (of the " + (Capped() ? "limit of " : "budget of ") +
+         Exactly(budget_.Budget()) + ")";
 }
 
 absl::Status Charges::RefusalOf(const Charge& charge, uint64_t promised_elsewhere) const {
   const std::string on_gpu = OnGpuText(charge);
   const std::string raise =
-      " too little. To do: raise SPILLWAY_GPU_MEMORY by that, or make the batch smaller";
+      " too little. To do: raise " +
+      std::string(Capped() ? "set_per_process_memory_fraction" : "SPILLWAY_GPU_MEMORY") +
+      " by that, or make the batch smaller";
   if (!evict_->load()) {
     return absl::ResourceExhaustedError(
         "GPU memory is short: " + Exactly(charge.live) +
@@ -243,7 +304,9 @@ Charges::Figures Charges::figures(const TableLock& lock) const {
   Figures figures;
   figures.target_bytes = chunks_.target() * chunk_bytes_;
   const uint64_t allowed = budget_.BudgetTarget() / chunk_bytes_ * chunk_bytes_;
-  figures.budget_in_force_bytes = budget_.budget - (allowed - std::min(allowed, figures.target_bytes));
+  figures.most_budget_bytes = budget_.budget + peak_lent_reserve_;
+  figures.budget_bytes = budget_.Budget() + budget_.LentReserve();
+  figures.budget_in_force_bytes = figures.budget_bytes - (allowed - std::min(allowed, figures.target_bytes));
   figures.chunk_bytes = chunks_.created() * chunk_bytes_;
   figures.peak_chunk_bytes = chunks_.peak_created() * chunk_bytes_;
   figures.live_bytes = live_chunks_ * chunk_bytes_;

@@ -53,10 +53,15 @@ class Charges {
   void LowerTargetTo(const TableLock& lock, uint64_t bytes);
   // Limits the chunks by what the device has free beside them, in bytes, where the budget allows more.
   void LimitByFree(const TableLock& lock, uint64_t free_bytes);
+  // The application's own limit on the budget, in bytes; UINT64_MAX: none. What is above it leaves.
+  void SetCap(const TableLock& lock, uint64_t bytes);
+  // Has the target be at least so many chunks, by lending what is else left free (GpuBudget). False, and nothing is
+  // lent, where that is not enough. What is lent comes back as blocks are freed.
+  bool Lend(const TableLock& lock, uint64_t chunks);
   // Whether the device allows less than the budget does.
   bool device_limits(const TableLock& lock) const {
     lock.Covers(*table_);
-    return budget_.device_limit < budget_.BudgetTarget();
+    return budget_.DeviceTarget() < budget_.BudgetTarget();
   }
   // Bytes of chunks without which some launch does not fit: the largest one's and those of pinned blocks.
   uint64_t LeastBytes(const TableLock& lock) const;
@@ -112,19 +117,23 @@ class Charges {
     live_chunks_ -= block->chunks;
     requested_bytes_ -= block->allocation.requested_bytes;
     table_->NoteFreedLocked(lock, block);
+    if (budget_.lent != 0) ReturnLent(lock);
     if (promised_bytes_ != 0) LowerPromise(lock);
   }
   // Gives back the promise of capacity off the GPU that freed blocks no longer need.
   void LowerPromise(const TableLock& lock);
-  // Whether the largest launch still fits the GPU beside the blocks with long-term pins.
-  bool LaunchFits(const TableLock& lock) const;
+  // Whether the largest launch still fits the GPU beside the blocks with long-term pins. Lends for it.
+  bool LaunchFits(const TableLock& lock);
   // The account of the tiers' capacity, which the devices share.
   SharedCapacity* capacity() const { return capacity_; }
 
   // ---- Reports.
 
   struct Figures {
-    uint64_t budget_in_force_bytes = 0;  // less than the one of the options while the driver has less
+    uint64_t most_budget_bytes =
+        0;  // of the options, and the most that was lent of the reserve: bounds every peak
+    uint64_t budget_bytes = 0;           // now: not above the application's own limit
+    uint64_t budget_in_force_bytes = 0;  // of it, less while the driver has less
     uint64_t target_bytes = 0;           // of it, what chunks may hold now
     uint64_t chunk_bytes = 0;            // all chunks that we have
     uint64_t peak_chunk_bytes = 0;
@@ -149,6 +158,8 @@ class Charges {
   uint64_t ReservedChunks(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) {
     return chunks_.created() + live_chunks_ - std::min(live_chunks_, BackedChunks(lock));
   }
+  // Whether the application's own limit is what counts.
+  bool Capped() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) { return budget_.cap < budget_.budget; }
   // Whether nothing need be promised: what fits the GPU together needs no capacity of the tiers, whatever is
   // launched.
   bool FitsGpuWith(uint64_t more_chunks) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) {
@@ -156,6 +167,10 @@ class Charges {
   }
   Charge ChargeOf(const TableLock& lock, uint64_t more_chunks) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
+  // Gives back what is lent as far as launches fit without it, and the tiers can promise what is live beyond it.
+  void ReturnLent(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
+  // Lends so that a refused block fits after all: its launch, or what the tiers have no capacity for. False: nothing helps.
+  bool LendFor(const TableLock& lock, const Charge& charge) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Promises capacity for a new block, or says why not. `lacking_bytes`: capacity off the GPU that is short
   // and may yet grow.
   absl::Status Promise(const TableLock& lock, uint64_t chunks, uint64_t* lacking_bytes)
@@ -187,6 +202,7 @@ class Charges {
   int64_t lowered_at_ ABSL_GUARDED_BY(table_->mu) = 0;
   uint64_t least_reported_bytes_ ABSL_GUARDED_BY(table_->mu) = UINT64_MAX;
   bool lowered_for_driver_ ABSL_GUARDED_BY(table_->mu) = false;  // by LowerTargetTo
+  uint64_t peak_lent_reserve_ ABSL_GUARDED_BY(table_->mu) = 0;
   uint64_t peak_live_chunks_ ABSL_GUARDED_BY(table_->mu) = 0;
   uint64_t peak_requested_bytes_ ABSL_GUARDED_BY(table_->mu) = 0;
   uint64_t peak_device_bytes_ ABSL_GUARDED_BY(table_->mu) = 0;

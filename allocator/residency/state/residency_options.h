@@ -45,6 +45,8 @@ struct ResidencyOptions {
   int device = 0;                     // ordinal
   uint64_t budget_bytes = 0;          // SPILLWAY_GPU_MEMORY: our chunks and external memory
   uint64_t external_share_bytes = 0;  // of the budget; 0 = 2 %, at least 16 MiB
+  uint64_t reserve_bytes = 0;         // of the device, beyond the budget: used before anything is refused
+  uint64_t cap_bytes = UINT64_MAX;    // the application's own limit on the budget (SetCap)
   bool evict = true;                // false: SPILLWAY_ON_FULL=error, observe mode, or a hook that is missing
   bool map_at_once = false;         // blocks have memory from their allocation on: launches may go unseen
   uint64_t free_reserve_bytes = 0;  // background eviction keeps this much free; 0 = 1/16 of the budget
@@ -214,8 +216,10 @@ struct MachineFigures {
 
 // Counters of one device, with units in the names. A snapshot: fields may be a few operations apart.
 struct ResidencyStats : MachineFigures {
-  uint64_t budget_bytes = 0;           // of the settings: bounds every peak
-  uint64_t budget_in_force_bytes = 0;  // less than it while the driver has less than at the start
+  uint64_t budget_bytes = 0;  // of the settings, and the most that was lent of the reserve: bounds every peak
+  uint64_t budget_in_force_bytes = 0;  // now: less while the driver, or the job's own limit, has less
+  uint64_t driver_lacks_bytes = 0;     // of what the budget allows now
+  uint64_t own_limit_bytes = 0;        // the job's own (SetCap), where it is less than the budget; else 0
   uint64_t live_bytes = 0;             // blocks handed out and not freed, in whole chunks
   uint64_t requested_bytes = 0;        // the same as asked for
   uint64_t resident_bytes = 0;         // live blocks with chunks

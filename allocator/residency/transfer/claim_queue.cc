@@ -176,12 +176,17 @@ void ClaimQueue::DistributeLocked(const TableLock& lock, std::vector<ChunkHandle
   charges_->chunks(lock).Give(handles);
 }
 
-absl::Status ClaimQueue::CheckFitsLocked(const TableLock& lock, const AccessSet& set) {
+uint64_t ClaimQueue::ChunksOfLocked(const AccessSet& set) const {
   uint64_t chunks = 0;
   for (BlockId id : set) {
     const Block& block = core_->table.at(id);
     if (block.live()) chunks += block.chunks;
   }
+  return chunks;
+}
+
+absl::Status ClaimQueue::CheckFitsLocked(const TableLock& lock, const AccessSet& set) {
+  const uint64_t chunks = ChunksOfLocked(set);
   if (chunks <= charges_->chunks(lock).target()) return absl::OkStatus();
   return absl::ResourceExhaustedError("one launch names " + std::to_string(set.size()) +
                                       " blocks of together " + Mib(chunks * core_->chunk_bytes) +
@@ -197,6 +202,7 @@ void ClaimQueue::RefuseIfTooLargeLocked(const TableLock& lock, const AccessSet& 
     charges_->RestoreTarget(lock);
     status = CheckFitsLocked(lock, set);
   }
+  if (!status.ok() && charges_->Lend(lock, ChunksOfLocked(set))) status = absl::OkStatus();
   if (ticket->refusal.ok()) ticket->refusal = std::move(status);
 }
 

@@ -98,6 +98,7 @@ class ClaimQueue {
   void UnpinLocked(const TableLock& lock, Grant* grant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void DistributeLocked(const TableLock& lock, std::vector<ChunkHandle>* handles, Grant* grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  uint64_t ChunksOfLocked(const AccessSet& set) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   absl::Status CheckFitsLocked(const TableLock& lock, const AccessSet& set)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // The same for the first in the queue, whose budget may have fallen since it came. A target that a refused

@@ -173,7 +173,7 @@ void Reclaimer::ChooseVictimsLocked(const TableLock& lock, uint64_t chunks, bool
   for (size_t i = decommitted; i < victims->size(); ++i) planned_->NoteUnplannedLocked(lock, *(*victims)[i]);
   if (victims->size() > decommitted && !core_->pressure.exchange(true)) {
     os::ReportLine("spilling starts: the job has outgrown its budget of " +
-                   os::BytesText(core_->options.budget_bytes));
+                   os::BytesText(charges_->figures(lock).budget_bytes));
   }
 }
 
@@ -203,6 +203,9 @@ void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
   const absl::Status& failure = evictor_->first_failure();
   if (now - stuck_since_ < (failure.ok() ? kStuckNanos : kFailureNanos)) return;
   stuck_since_ = 0;
+  const uint64_t wanted = claims_->WantedLocked(lock), available = charges_->chunks(lock).available();
+  if (wanted > available && charges_->Lend(lock, charges_->chunks(lock).target() + wanted - available))
+    return;
   if (failure.ok()) {
     claims_->RefuseHeadLocked(lock, absl::ResourceExhaustedError("every other block must stay on the GPU"));
   } else if (ResultOf(failure) == CUDA_ERROR_UNKNOWN) {

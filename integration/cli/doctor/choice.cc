@@ -170,7 +170,7 @@ void Choice::GpuMemory() {
   const DeviceFacts& first = devices.front();
   Unset("gpu_memory",
         absl::StrCat(more, "a job takes what is free at its first block, less a reserve; now that is ",
-                     BytesText(DefaultBudget(first.free_bytes, 0)), " of ", BytesText(first.bytes),
+                     BytesText(DefaultBudget(first.free_bytes, 0).bytes), " of ", BytesText(first.bytes),
                      " on GPU 0"));
 }
 

@@ -59,13 +59,54 @@ TEST(GpuBudgetTest, TheDeviceMayAllowLessThanTheBudget) {
   GpuBudget budget = {.budget = 1000, .external_share = 100, .external = 40};
   EXPECT_EQ(budget.ChunkTarget(), 900u);
   // Of the share 60 are still to come.
-  EXPECT_EQ(budget.LimitByFree(500, 200), 640u);
-  budget.device_limit = budget.LimitByFree(500, 200);
+  budget.device_limit = 500 + 200;
   EXPECT_EQ(budget.ChunkTarget(), 640u);
   EXPECT_EQ(budget.BudgetTarget(), 900u);
-  EXPECT_EQ(budget.LimitByFree(0, 10), 0u);
+  budget.device_limit = 10;
+  EXPECT_EQ(budget.ChunkTarget(), 0u);
   budget.external = 400;
-  EXPECT_EQ(budget.LimitByFree(300, 20), 320u) << "the share is used up";
+  budget.device_limit = 300 + 20;
+  EXPECT_EQ(budget.ChunkTarget(), 320u) << "the share is used up";
+}
+
+TEST(GpuBudgetTest, TheUnusedShareIsLentFirstAndThenTheReserve) {
+  GpuBudget budget = {.budget = 1000, .external_share = 100, .external = 40, .reserve = 30};
+  EXPECT_EQ(budget.ChunkTarget(), 900u);
+  EXPECT_EQ(budget.Lendable(), 90u);
+  EXPECT_EQ(budget.LentFor(900), 0u);
+  EXPECT_EQ(budget.LentFor(950), 50u);
+  EXPECT_EQ(budget.LentFor(990), 90u);
+  EXPECT_GT(budget.LentFor(991), budget.Lendable());
+  budget.lent = 50;
+  EXPECT_EQ(budget.ChunkTarget(), 950u);
+  EXPECT_EQ(budget.LentReserve(), 0u);
+  budget.lent = 80;
+  EXPECT_EQ(budget.ChunkTarget(), 980u);
+  EXPECT_EQ(budget.LentReserve(), 20u);
+  EXPECT_EQ(budget.LentFor(950), 50u) << "what is lent already plays no part";
+  budget.external_coming = 20;
+  EXPECT_EQ(budget.ChunkTarget(), 970u) << "external memory that comes takes its share back";
+  budget.external_coming = 200;
+  EXPECT_EQ(budget.ChunkTarget(), 790u) << "30 of the reserve, and 240 of 1000 taken";
+}
+
+TEST(GpuBudgetTest, OfADeviceThatHasLessTheShareAloneIsLent) {
+  GpuBudget budget = {.budget = 1000, .external_share = 100, .reserve = 30, .device_limit = 700};
+  EXPECT_EQ(budget.ChunkTarget(), 600u);
+  EXPECT_EQ(budget.LentFor(700), 100u);
+  EXPECT_GT(budget.LentFor(701), budget.Lendable());
+}
+
+TEST(GpuBudgetTest, AnApplicationsLimitCapsTheBudgetAndWhatIsLent) {
+  GpuBudget budget = {.budget = 1000, .external_share = 100, .reserve = 30, .cap = 500};
+  EXPECT_EQ(budget.ChunkTarget(), 400u);
+  EXPECT_EQ(budget.LentFor(500), 100u);
+  EXPECT_GT(budget.LentFor(501), budget.Lendable());
+  budget.cap = 1010;
+  EXPECT_EQ(budget.ChunkTarget(), 900u);
+  EXPECT_EQ(budget.Lendable(), 110u);
+  budget.cap = 50;
+  EXPECT_EQ(budget.ChunkTarget(), 0u);
 }
 
 }  // namespace

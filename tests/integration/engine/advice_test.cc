@@ -100,8 +100,30 @@ TEST(AdviceLineTest, OffersNoLargerBudgetThanTheGpuHas) {
   Figures figures = FiguresOf(row);
   EXPECT_THAT(AdviceLine(figures, {}), HasSubstr("a larger SPILLWAY_GPU_MEMORY (now 8.00 GiB)"));
   figures.devices.front().stats.budget_bytes = 9 * kGiB;
+  figures.devices.front().stats.driver_lacks_bytes = kGiB;
   EXPECT_THAT(AdviceLine(figures, {}),
               HasSubstr("no setting would help: the GPU has no more than 8.00 GiB for a budget of 9.00 GiB"));
+}
+
+TEST(AdviceLineTest, NamesNoBudgetWhereItIsAllThatTheGpuHas) {
+  Row row = kRows[0];
+  row.disk_percent = 0;
+  const char* const all = "no setting would help: the budget of 8.00 GiB is all that the GPU has for it";
+  EXPECT_THAT(AdviceLine(FiguresOf(row), {.largest_budget_bytes = 0}), HasSubstr(all)) << "it was not set";
+  EXPECT_THAT(AdviceLine(FiguresOf(row), {.largest_budget_bytes = 8 * kGiB}), HasSubstr(all));
+  EXPECT_THAT(AdviceLine(FiguresOf(row), {.largest_budget_bytes = 9 * kGiB}),
+              HasSubstr("a larger SPILLWAY_GPU_MEMORY"));
+  EXPECT_THAT(AdviceLine(FiguresOf(kRows[0]), {.largest_budget_bytes = 0}),
+              HasSubstr("SPILLWAY_HOST_MEMORY"));
+}
+
+TEST(AdviceLineTest, NamesTheJobsOwnLimitWhereThatIsWhatCounts) {
+  Row row = kRows[0];
+  row.disk_percent = 0;
+  Figures figures = FiguresOf(row);
+  figures.devices.front().stats.own_limit_bytes = 6 * kGiB;
+  EXPECT_THAT(AdviceLine(figures, {.largest_budget_bytes = 0}),
+              HasSubstr("what would help most: more by set_per_process_memory_fraction (now 6.00 GiB)"));
 }
 
 TEST(AdviceLineTest, NamesTheCauseAndOneSetting) {

@@ -95,6 +95,9 @@ TEST(SummaryTest, SaysTheBudgetInForceAndThatItFell) {
   Figures figures = TwoDevices();
   EXPECT_THAT(Summary(figures), HasSubstr("of a budget of 4.00 GiB; moved out"));
   figures.devices[1].stats.budget_in_force_bytes = uint64_t{1} << 30;
+  EXPECT_THAT(Summary(figures), HasSubstr("of a budget of 4.00 GiB; moved out"))
+      << "a limit of the job's own";
+  figures.devices[1].stats.driver_lacks_bytes = uint64_t{1} << 30;
   EXPECT_THAT(Summary(figures),
               HasSubstr("of a budget of 4.00 GiB (3.00 GiB at the end; the GPU has less for it); moved out"));
 }

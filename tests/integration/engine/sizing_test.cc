@@ -17,11 +17,13 @@ TEST(SizingTest, ASizeOfTheNodeIsSharedByItsRanks) {
 }
 
 TEST(SizingTest, TheDefaultBudgetLeavesAReserve) {
-  EXPECT_EQ(DefaultBudget(100 * kGiB, 0), 99 * kGiB);           // at most 1 GiB
-  EXPECT_EQ(DefaultBudget(500 * kMiB, 0), 468 * kMiB);          // at least 32 MiB
-  EXPECT_EQ(DefaultBudget(10'000 * kMiB, 0), 9'700 * kMiB);     // 3 %
-  EXPECT_EQ(DefaultBudget(500 * kMiB, 20 * kMiB), 488 * kMiB);  // external memory is part of it
-  EXPECT_EQ(DefaultBudget(10 * kMiB, 0), 0u);
+  EXPECT_EQ(DefaultBudget(100 * kGiB, 0).bytes, 99 * kGiB);           // at most 1 GiB
+  EXPECT_EQ(DefaultBudget(500 * kMiB, 0).bytes, 468 * kMiB);          // at least 32 MiB
+  EXPECT_EQ(DefaultBudget(10'000 * kMiB, 0).bytes, 9'700 * kMiB);     // 3 %
+  EXPECT_EQ(DefaultBudget(500 * kMiB, 20 * kMiB).bytes, 488 * kMiB);  // external memory is part of it
+  EXPECT_EQ(DefaultBudget(10 * kMiB, 0).bytes, 0u);
+  EXPECT_EQ(DefaultBudget(500 * kMiB, 20 * kMiB).reserve_bytes, 32 * kMiB);
+  EXPECT_EQ(DefaultBudget(10 * kMiB, 0).reserve_bytes, 10 * kMiB) << "no more than is free";
 }
 
 TEST(SizingTest, TheDefaultHostCapIsSharedByTheRanks) {

@@ -140,6 +140,7 @@ class FakeResidency : public allocator::Residency {
   mutable std::atomic<int> walks{0};  // of all blocks, for Stats
   ReservedBytes Reserved() const override { return {stats.chunk_bytes, stats.peak_chunk_bytes}; }
   std::vector<allocator::LargeBlock> LargestBlocks(size_t) const override { return {}; }
+  void SetCap(uint64_t) override {}
   void MemoryInfo(uint64_t* free, uint64_t* total) const override {
     *free = free_bytes;
     *total = total_bytes;

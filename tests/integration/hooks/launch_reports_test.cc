@@ -21,8 +21,12 @@ TEST(RefusalAdviceTest, KnowsKernelsThatWorkOnLists) {
               HasSubstr("fused=False with foreach=False for the optimiser"));
   EXPECT_THAT(RefusalAdvice(apply + "LpNormFunctor<float, NormType>>", 40),
               HasSubstr("foreach=False for clip_grad_norm_"));
-  EXPECT_THAT(RefusalAdvice("aten::_foreach_addcdiv_.ScalarList", 3), HasSubstr(": foreach=False"));
-  EXPECT_THAT(RefusalAdvice("aten::_fused_adamw_", 3), HasSubstr("fused=False"));
+  EXPECT_THAT(RefusalAdvice("aten::_foreach_addcdiv_.ScalarList", 6), HasSubstr(": foreach=False"));
+  EXPECT_THAT(RefusalAdvice("aten::_fused_adamw_", 8), HasSubstr("fused=False"));
+  // One flat parameter: there is nothing to take one at a time.
+  EXPECT_EQ(RefusalAdvice("aten::_foreach_addcdiv_.ScalarList", 3),
+            "The kernel is aten::_foreach_addcdiv_.ScalarList.");
+  EXPECT_EQ(RefusalAdvice("aten::_fused_adamw_", 5), "The kernel is aten::_fused_adamw_.");
 }
 
 TEST(RefusalAdviceTest, SaysOfAnyOtherKernelOnlyWhatIsTrue) {

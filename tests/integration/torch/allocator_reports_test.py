@@ -113,7 +113,7 @@ class OutOfMemoryTest(TorchTest):
         self.assertEqual((device, asked, total), (0, 300 * MIB, BUDGET))
         self.assertLessEqual(free, total)
 
-    def test_the_fraction_limits_both_kinds_together(self):
+    def test_the_fraction_is_told_to_the_engine_as_bytes(self):
         torch.cuda.set_per_process_memory_fraction(0.25)  # 64 MiB of 256
         try:
             if hasattr(torch.cuda, "get_per_process_memory_fraction"):  # from 2.6 on

@@ -26,6 +26,7 @@ struct FakeEngine {
   std::mutex mu;
   std::map<uintptr_t, Block> blocks;
   uint64_t budget = uint64_t{1} << 30;
+  uint64_t cap = UINT64_MAX;
   uint64_t live = 0, requested = 0, held = 0, peak = 0;
   int failure = 0;  // what allocations and empty_cache answer
   bool dead = false;
@@ -69,6 +70,7 @@ int Allocate(int, size_t bytes, void* stream, void** pointer) {
   if (fake.dead) return Refuse(3, "the fake engine has ended");
   const size_t size = (bytes + (2 << 20) - 1) / (2 << 20) * (2 << 20);
   if (fake.failure != 0) return Refuse(fake.failure, "the fake engine fails");
+  if (fake.live + size > fake.cap) return Refuse(2, "the fake engine is limited");
   if (fake.live + size > fake.budget) {
     return Refuse(2, "the fake budget of " + std::to_string(fake.budget) + " bytes is used up");
   }
@@ -175,6 +177,12 @@ int DeviceBytes(int, size_t* bytes) {
   return 0;
 }
 
+int SetMemoryCap(int, size_t bytes) {
+  std::lock_guard lock(fake.mu);
+  fake.cap = bytes;
+  return 0;
+}
+
 int MarkIteration() {
   std::lock_guard lock(fake.mu);
   ++fake.marks;
@@ -201,6 +209,7 @@ spillway_api MakeApi() {
   api.reserved_bytes = &ReservedBytes;
   api.mark_step = &MarkIteration;
   api.device_bytes = &DeviceBytes;
+  api.set_memory_cap = &SetMemoryCap;
   api.last_error = &LastError;
   return api;
 }

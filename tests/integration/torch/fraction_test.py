@@ -1,5 +1,5 @@
-"""The memory fraction, with the product: it caps what is live, wherever that lies, at a part of the device's memory as
-PyTorch shows it, beside the budget; and refuses in PyTorch's words."""
+"""The memory fraction, with the product: a limit on the budget, at a part of the device's memory as PyTorch shows it. What
+is above it leaves the GPU, and what no launch could use is refused, in PyTorch's words."""
 
 import re
 import sys
@@ -68,25 +68,39 @@ class FractionTest(unittest.TestCase):
             r"memory .+ is allocated by PyTorch, and .+ is reserved by PyTorch but unallocated\.\nSpillway: ",
         )
         self.assertEqual(text.count("Spillway:"), 1, text)
-        self.assertIn("Spillway: PyTorch's memory fraction for this process is used up", text)
+        self.assertIn("(of the limit of 512 MiB)", text)
+        self.assertIn("To do: raise set_per_process_memory_fraction by that", text)
         self.assertEqual(without_figures(text), without_figures(native["refused"]))
 
-    def test_the_budget_is_another_limit(self):
+    def test_a_job_outgrows_it(self):
         code = (
-            "torch.cuda.set_per_process_memory_fraction(0.5)\n"  # 128 MiB, of which 100 fit the budget
-            "held, why = many(20, 10)\n"
-            "count = len(held); del held[0]; held.append(block(10 * MIB))\n"
-            "again = refused(10 * MIB)\n"
+            "torch.cuda.set_per_process_memory_fraction(0.25)\n"  # 64 MiB
+            "held = [torch.full((10 * MIB,), i, dtype=torch.uint8, device='cuda') for i in range(12)]\n"
+            "sums = [int(x.sum(dtype=torch.int64)) // (10 * MIB) for x in held]\n"
+            "import spillway; limited = spillway.stats()['devices'][0]\n"
+            "total = torch.cuda.mem_get_info()[1]\n"
             "torch.cuda.set_per_process_memory_fraction(1.0)\n"
-            "free, none = many(10, 10)\n"
-            "answer(count=count, why=why, again=again, free=len(free), live=torch.cuda.memory_allocated())"
+            "free = torch.cuda.mem_get_info()[1]\n"
+            "answer(sums=sums, peak=limited['peak_bytes'], spilled=limited['spilled_bytes'], total=total, free=free)"
         )
-        found = run(code, "256MiB", SPILLWAY_GPU_MEMORY="100MiB", SPILLWAY_HOST_MEMORY="600MiB")
-        self.assertEqual(found["count"], 12)
-        self.assertIn("128.00 MiB allowed; ", found["why"])
-        self.assertIn("128.00 MiB allowed; ", found["again"])
-        self.assertEqual(found["free"], 10)
-        self.assertGreater(found["live"], 220 * MIB)
+        found = run(code, "256MiB", SPILLWAY_HOST_MEMORY="600MiB")
+        self.assertEqual(found["sums"], list(range(12)))
+        self.assertLessEqual(found["peak"], 64 * MIB)
+        self.assertGreater(found["spilled"], 50 * MIB)
+        self.assertEqual(found["total"], 64 * MIB)
+        self.assertEqual(found["free"], 224 * MIB)
+
+    def test_a_limit_below_what_is_there_makes_it_leave(self):
+        code = (
+            "held = [torch.full((10 * MIB,), i, dtype=torch.uint8, device='cuda') for i in range(12)]\n"
+            "torch.cuda.set_per_process_memory_fraction(0.25)\n"
+            "first = refused(70 * MIB)\n"
+            "sums = [int(x.sum(dtype=torch.int64)) // (10 * MIB) for x in held]\n"
+            "answer(sums=sums, first=first)"
+        )
+        found = run(code, "256MiB", SPILLWAY_HOST_MEMORY="600MiB")
+        self.assertEqual(found["sums"], list(range(12)))
+        self.assertIn("64.00 MiB allowed; ", found["first"])
 
     def test_a_budget_below_the_fraction_does_not_speak_of_it(self):
         code = "torch.cuda.set_per_process_memory_fraction(0.9)\nheld, why = many(40, 10)\nanswer(why=why, count=len(held))"
@@ -95,23 +109,23 @@ class FractionTest(unittest.TestCase):
         self.assertEqual(found["why"].count("Spillway:"), 1, found["why"])
         self.assertNotIn("fraction", found["why"])
 
-    def test_small_blocks_count_too(self):
+    def test_small_blocks_make_large_ones_leave(self):
         code = (
             "torch.cuda.set_per_process_memory_fraction(0.25)\n"  # 64 MiB
-            "large = block(63 * MIB)\n"
-            "first = refused(900 << 10)\n"
-            "kept = block(900 << 10)\n"
-            "answer(first=first, second=refused(900 << 10))"
+            "large = torch.full((50 * MIB,), 7, dtype=torch.uint8, device='cuda')\n"
+            "small_ones = [torch.full((900 << 10,), 3, dtype=torch.uint8, device='cuda') for _ in range(40)]\n"
+            "sums = sorted({int(x.sum(dtype=torch.int64)) // x.numel() for x in small_ones})\n"
+            "del small_ones; torch.cuda.empty_cache()\n"
+            "answer(sums=sums, large=int(large.sum(dtype=torch.int64)) // large.numel())"
         )
-        found = run(code, "256MiB")
-        self.assertIsNone(found["first"])
-        self.assertIn("64.00 MiB allowed; ", found["second"])
+        found = run(code, "256MiB", SPILLWAY_HOST_MEMORY="600MiB")
+        self.assertEqual(found, {"sums": [3], "large": 7})
 
     def test_pytorchs_variable(self):
-        code = "held, why = many(20, 10)\nanswer(count=len(held), why=why)"
+        code = "block(10 * MIB); answer(total=torch.cuda.mem_get_info()[1], refused=refused(128 * MIB))"
         found = run(code, "256MiB", PYTORCH_CUDA_ALLOC_CONF="per_process_memory_fraction:0.5")
-        self.assertEqual(found["count"], 12)
-        self.assertIn("128.00 MiB allowed; ", found["why"])
+        self.assertEqual(found["total"], 128 * MIB)
+        self.assertIn("128.00 MiB allowed; ", found["refused"])
 
     def test_impossible_sizes(self):
         code = "answer(huge=refused(800000000 << 30), more=refused(1 << 60))"

@@ -88,7 +88,7 @@ TEST(LimitsTest, FullTiersRefuseWithWordsAndFreesLetTheJobGoOn) {
   EXPECT_EQ(result, CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_NE(device->LastError().find("nothing more can be moved off the GPU"), std::string::npos)
       << device->LastError();
-  EXPECT_EQ(blocks.size(), 9u) << "seven on the GPU, one on disk, and one too many";
+  EXPECT_EQ(blocks.size(), 10u) << "eight on the GPU with what is lent, one on disk, and one too many";
   for (size_t i = 0; i + 1 < blocks.size(); i += 2) ASSERT_TRUE(device->Free(blocks[i]).ok());
   EXPECT_EQ(FillOne(device, blocks.back(), 77), CUDA_SUCCESS);
   EXPECT_EQ(Wrong(device, blocks.back(), 77), 0u);
@@ -98,6 +98,7 @@ TEST(LimitsTest, FullTiersRefuseWithWordsAndFreesLetTheJobGoOn) {
 
 TEST(LimitsTest, PinningMoreThanLeavesHeadroomIsRefused) {
   CoreDevice device({});
+  device->OnExternalBytes(kChunk);  // its share is in use
   const std::vector<CUdeviceptr> blocks = Allocate(device, 12);
   const auto pin = [&](size_t at) {
     AccessSet set;

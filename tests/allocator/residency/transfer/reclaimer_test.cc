@@ -26,6 +26,7 @@ TEST(ReclaimerTest, ARefusedChunkLowersTheBudgetForAWhileOnly) {
 // What a call that cannot be seen does: it touches blocks without asking.
 TEST(ReclaimerTest, WhenEvictionsEndEveryBlockIsThere) {
   CoreDevice device({});
+  device->OnExternalBytes(kChunk);  // its share is in use
   std::vector<CUdeviceptr> blocks = Allocate(device, 9);
   for (size_t i = 0; i < blocks.size(); ++i) ASSERT_EQ(FillOne(device, blocks[i], i + 1), CUDA_SUCCESS);
   device.Synchronize();

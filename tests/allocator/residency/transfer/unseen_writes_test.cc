@@ -97,6 +97,7 @@ TEST(UnseenWritesTest, ALaunchThatDoesNotFitBesideThemIsRefused) {
   FixedHashCode code;
   CoreDevice device(SetupWith(&code, 8 << 20));
   AwaitHash(device);
+  device->OnExternalBytes(kChunk);  // its share is in use
   const CUdeviceptr one = Filled(device, 1), two = Filled(device, 1);
   for (int i = 0; i < 6; ++i) EvictWithUnseenWrite(device, Filled(device, 1), 2);
   EXPECT_EQ(device->Stats().unseen_writes, 6u);

@@ -66,6 +66,35 @@ def without_our_entries(text):
     return ",".join(e for e in split_conf(text) if entry_key(e) not in ours)
 
 
+def _near(word, words):
+    """The one of these words that it may be meant for; "" for none."""
+    import difflib  # not at the top: only a process with a wrong word pays for it
+
+    return next(iter(difflib.get_close_matches(word.strip().lower(), words, 1, 0.75)), "")
+
+
+def wrong_words():
+    """What in PyTorch's variables looks as if it were meant for us and is not: a sentence each."""
+    texts = {name: os.environ.get(name, "") for name in PYTORCH_VARIABLES}
+    entries = [(name, entry) for name, text in texts.items() for entry in split_conf(text)]
+    backends = {name: entry_value(entry) for name, entry in entries if entry_key(entry) == "backend"}
+    for name, value in backends.items():
+        if value not in ("spillway", "native", "cudaMallocAsync") and _near(value, ["spillway"]):
+            yield f"{name} says backend:{value}, which PyTorch does not know. Spillway's is backend:spillway"
+    if "spillway" not in backends.values():
+        return
+    for name, value in backends.items():
+        if value in ("native", "cudaMallocAsync"):
+            yield f"{name} says backend:{value} beside backend:spillway, and Spillway is used. Leave one of them out"
+    ours = our_keys()
+    for name, entry in entries:
+        key, equals, value = entry.partition("=")
+        if equals and ":" not in key and key.strip() in ours:
+            yield f"{name} says {entry.strip()}. A colon stands between key and value: {key.strip()}:{value.strip()}"
+        elif not equals and entry_key(entry) not in (*ours, "backend") and (near := _near(entry_key(entry), ours)):
+            yield f"{name} says {entry.strip()}, which Spillway does not know. Did you mean {near}?"
+
+
 def switched_off():
     return os.environ.get("SPILLWAY", "").strip().lower() in ("off", "0")
 
@@ -141,6 +170,8 @@ def load():
 
 def run():
     try:
+        for sentence in wrong_words():
+            sys.stderr.write(f"spillway: {sentence}\n")
         if not any(names_our_backend(os.environ.get(name, "")) for name in CONF_VARIABLES):
             return
         if switched_off():

@@ -53,6 +53,46 @@ class ConfigurationTest(unittest.TestCase):
         self.assertEqual(start_up.without_our_entries("backend:spillway,dirs:[/a,/b"), "")
 
 
+class WrongWordsTest(unittest.TestCase):
+    def words(self, **variables):
+        with mock.patch.dict(os.environ, variables, clear=True):
+            return list(start_up.wrong_words())
+
+    def test_a_backend_of_nearly_our_name(self):
+        for value in ("spilway", "Spillway", "SPILLWAY", "spill_way"):
+            self.assertEqual(self.words(PYTORCH_CUDA_ALLOC_CONF=f"backend:{value},host_memory:1GiB"), [
+                f"PYTORCH_CUDA_ALLOC_CONF says backend:{value}, which PyTorch does not know. Spillway's is backend:spillway"])  # fmt: skip
+        for value in ("native", "cudaMallocAsync", "mine", ""):
+            self.assertEqual(self.words(PYTORCH_ALLOC_CONF=f"backend:{value}"), [])
+
+    def test_the_hook_is_asked_for_each_of_them(self):
+        line = (PACKAGE / "spillway_start_up.pth").read_text()
+        for value, asked in (("spilway", True), ("Spillway", True), ("native", False)):
+            code = f"import sys; exec({line!r}); print('spillway' in sys.modules)"
+            environment = {**os.environ, "PYTORCH_ALLOC_CONF": f"backend:{value}", "PYTHONPATH": str(PACKAGE)}
+            answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+            self.assertEqual(answer.stdout, f"{asked}\n", value)
+            self.assertEqual("which PyTorch does not know" in answer.stderr, asked, answer.stderr)
+
+    def test_two_variables_that_name_two(self):
+        self.assertEqual(self.words(PYTORCH_ALLOC_CONF="backend:native", PYTORCH_CUDA_ALLOC_CONF="backend:spillway"), [
+            "PYTORCH_ALLOC_CONF says backend:native beside backend:spillway, and Spillway is used. Leave one of them out"])  # fmt: skip
+
+    def test_keys_that_are_nearly_ours(self):
+        self.assertEqual(self.words(PYTORCH_ALLOC_CONF="backend:spillway,host_memory=1GiB,gpu_memroy:2GiB"), [
+            "PYTORCH_ALLOC_CONF says host_memory=1GiB. A colon stands between key and value: host_memory:1GiB",
+            "PYTORCH_ALLOC_CONF says gpu_memroy:2GiB, which Spillway does not know. Did you mean gpu_memory?"])  # fmt: skip
+        self.assertEqual(self.words(PYTORCH_ALLOC_CONF="host_memory=1GiB"), [], "it is not for us")
+
+    def test_pytorchs_own_keys_are_not_taken_for_ours(self):
+        keys = ("max_split_size_mb", "garbage_collection_threshold", "expandable_segments", "roundup_power2_divisions",
+                "pinned_use_cuda_host_register", "pinned_num_register_threads", "pinned_use_background_threads",
+                "release_lock_on_cudamalloc", "per_process_memory_fraction", "graph_capture_record_stream_reuse",
+                "large_segment_size_mb", "max_non_split_rounding_mb", "throw_on_cudamalloc_oom", "pinned_reserve_segment_size_mb")  # fmt: skip
+        text = ",".join(f"{key}:1" for key in keys)
+        self.assertEqual(self.words(PYTORCH_ALLOC_CONF=f"backend:spillway,{text},dirs:[/a,/b=c]"), [])
+
+
 class RequiredTest(unittest.TestCase):
     """As the library reads it: conf.c's order of variables, and what an empty one counts."""
 

@@ -59,9 +59,16 @@ absl::StatusOr<policy::ModelShape> ReadModel(const std::string& model) {
   if (!folder && !std::filesystem::exists(model, ignored)) {
     auto named = policy::NamedShape(model);
     if (named.ok()) return named;
-    return absl::NotFoundError(
-        absl::StrCat("MODEL=", model, " is not accepted: no such file, and no name; accepted: ",
-                     "a Hugging Face config.json, a folder with one, or one of ", policy::ShapeNames()));
+    // ORGANISATION/NAME, as models are named on the Hub.
+    const bool of_the_hub =
+        std::ranges::count(model, '/') == 1 && model.front() != '/' && model.back() != '/';
+    const std::string hint = of_the_hub
+                                 ? absl::StrCat(". Nothing is fetched here: `hf download ", model,
+                                                " config.json` prints the path of the file that is accepted")
+                                 : "";
+    return absl::NotFoundError(absl::StrCat(
+        "MODEL=", model, " is not accepted: no such file, and no name; accepted: ",
+        "a Hugging Face config.json, a folder with one, or one of ", policy::ShapeNames(), hint));
   }
   const std::string path = folder ? model + "/config.json" : model;
   const auto text = ReadFile(path);

@@ -9,10 +9,13 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "integration/cli/characterize.h"
 #include "integration/cli/common/exit_status.h"
+#include "integration/cli/common/near_words.h"
 #include "integration/cli/doctor/doctor.h"
 #include "integration/cli/estimate.h"
 #include "integration/cli/report.h"
@@ -77,7 +80,16 @@ int Main(int argc, char** argv) {
     app.parse(TakeCommand(*run, argc, argv, &running), argv);
     if (run->parsed() && running.command.empty()) throw CLI::RequiredError("COMMAND");
   } catch (const CLI::ParseError& wrong) {  // the library's way to ask for help, too
-    return AfterPrinting(app.exit(wrong) == 0 ? 0 : kWrongUse);
+    // `spillway help nothing` names no subcommand, and CLI11 takes it for a wish for the help of all.
+    const bool names_nothing = app.get_subcommands().empty() && !app.remaining().empty();
+    if (names_nothing) {
+      std::fprintf(stderr, "There is no subcommand %s.\n", app.remaining().front().c_str());
+    } else if (app.exit(wrong) == 0) {
+      return AfterPrinting(0);
+    }
+    const std::string meant = MeantWord(app);
+    if (!meant.empty()) std::fprintf(stderr, "Did you mean %s?\n", meant.c_str());
+    return AfterPrinting(kWrongUse);
   }
   if (simulate->parsed()) return AfterPrinting(Simulate(simulation));
   if (characterize->parsed()) return AfterPrinting(CharacterizeTrace(characterization));
@@ -91,4 +103,16 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace spillway::integration
 
-int main(int argc, char** argv) { return spillway::integration::Main(argc, argv); }
+int main(int argc, char** argv) {
+  // `spillway help report` is `spillway report --help`.
+  std::string help = "--help";
+  std::vector<char*> arguments(argv, argv + argc);
+  if (argc > 1 && std::string_view(argv[1]) == "help") {
+    arguments.erase(arguments.begin() + 1);
+    arguments.resize(std::min<size_t>(arguments.size(), 2));
+    arguments.push_back(help.data());
+  }
+  const int count = static_cast<int>(arguments.size());
+  arguments.push_back(nullptr);
+  return spillway::integration::Main(count, arguments.data());
+}

@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "integration/cli/common/exit_status.h"
 #include "integration/cli/common/setting_options.h"
@@ -136,7 +137,9 @@ int Run(RunOptions options) {
   const std::string page = TakePage(&settings);
   const absl::Status status = Check(settings);
   if (!status.ok()) {
-    std::fprintf(stderr, "spillway: %s\n", std::string(status.message()).c_str());
+    std::string message(status.message());
+    if (!page.empty()) absl::StrReplaceAll({{settings["report"], page}}, &message);  // as it was given
+    std::fprintf(stderr, "spillway: %s\n", message.c_str());
     return kWrongUse;
   }
   for (const auto& [name, value] : settings)

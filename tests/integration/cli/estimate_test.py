@@ -141,6 +141,8 @@ class Estimate(unittest.TestCase):
 
     def test_wrong_models_are_refused(self):
         self.assertIn("MODEL=gpt5 is not accepted", self.refused("gpt5"))
+        self.assertNotIn("hf download", self.refused("gpt5"))
+        self.assertIn("`hf download Qwen/Qwen3-0.6B config.json`", self.refused("Qwen/Qwen3-0.6B"))
         self.assertIn("config.json", self.refused(self.file("empty", "")))
         wrong = self.file("wrong.json", json.dumps({**CONFIG, "model_type": "mamba"}))
         self.assertIn(f"{wrong}: model_type=mamba is not accepted; accepted: bert", self.refused(wrong))

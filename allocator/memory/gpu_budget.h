@@ -44,14 +44,27 @@ struct GpuBudget {
   }
   // The most that our chunks may hold.
   uint64_t ChunkTarget() const { return std::min(BudgetTarget(), DeviceTarget()); }
-  // The least that must be lent for chunks of `bytes`; more than Lendable() where nothing helps.
+  // The most that they could with all lent.
+  uint64_t MostTarget() const {
+    GpuBudget all = *this;
+    all.lent = Lendable();
+    return all.ChunkTarget();
+  }
+  // The least that must be lent for chunks of `bytes`; UINT64_MAX where nothing helps.
   uint64_t LentFor(uint64_t bytes) const {
-    GpuBudget none = *this;
-    none.lent = 0;
-    const uint64_t target = none.ChunkTarget();
-    if (bytes <= target) return 0;
-    none.lent = bytes - target;  // each byte lent adds one, until the share or all is lent
-    return none.ChunkTarget() >= bytes ? none.lent : UINT64_MAX;
+    const auto above = [](uint64_t need, uint64_t have) { return need > have ? need - have : 0; };
+    if (bytes > MostTarget()) return UINT64_MAX;
+    const uint64_t beside = external + external_coming + Lendable();
+    return std::max(above(bytes + beside, Budget() + Reserve()), above(bytes + UnusedShare(), device_limit));
+  }
+  // External memory that comes takes its share back: what was lent of it is lent no more, and not taken from the
+  // reserve instead.
+  void SetExternal(uint64_t now, uint64_t coming) {
+    const uint64_t of_reserve = lent - std::min(lent, UnusedShare());
+    const uint64_t of_share = lent - of_reserve;
+    external = now;
+    external_coming = coming;
+    lent = std::min(of_share, UnusedShare()) + of_reserve;
   }
 };
 

@@ -298,7 +298,7 @@ ResidencyStats DeviceResidency::Stats() const {
   stats.link_measurements = core_->counters.link_measurements;
   stats.link_measurements_dropped = core_->counters.link_measurements_dropped;
   stats.link_measuring_nanos = core_->counters.link_measuring_nanos;
-  stats.run_ahead_bytes = std::max(core_->options.run_ahead_bytes, stats.largest_set_bytes);
+  stats.run_ahead_bytes = std::max(core_->run_ahead_bytes.load(), stats.largest_set_bytes);
   return stats;
 }
 
@@ -342,8 +342,7 @@ void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) co
   const Charges& charges = components_->charges;
   const Charges::Figures figures = charges.figures(lock);
   const uint64_t backed = charges.BackedChunks(lock) * core_->chunk_bytes;
-  const uint64_t used = backed + figures.external_bytes;
-  const uint64_t budget = figures.budget_in_force_bytes;
+  const uint64_t used = backed + figures.external_bytes, budget = figures.budget_in_force_bytes;
   *total_bytes = figures.budget_bytes;
   *free_bytes = budget - std::min(budget, used);
   const bool spilled =
@@ -357,9 +356,10 @@ void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) co
 void DeviceResidency::SetCap(uint64_t bytes) {
   if (core_->closed.load()) return;
   {
-    const TableLock lock(core_->table);
-    components_->charges.SetCap(lock, bytes);
+    TableLock lock(core_->table);
+    components_->charges.SetCap(&lock, bytes);
   }
+  core_->ScaleToCap(bytes);
   components_->thread->Wake();
 }
 

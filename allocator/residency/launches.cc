@@ -363,7 +363,8 @@ TimelineValue Launches::ValueToWaitFor(StreamIndex stream) const {
 }
 
 absl::Status Launches::WaitForRunAhead(uint64_t bytes, StreamIndex stream, uint64_t tag) {
-  const uint64_t bound = std::max(core_->options.run_ahead_bytes, core_->table.LargestLaunchBytes());
+  const uint64_t bound =
+      std::max(core_->run_ahead_bytes.load(std::memory_order_relaxed), core_->table.LargestLaunchBytes());
   const TimelineValue before = ValueToWaitFor(stream);
   const auto too_many_bytes = [&] { return core_->clock.UncompletedBytes() + bytes > bound; };
   const auto too_far = [&] { return before.stream != kNoStream && !core_->clock.Completed(before); };

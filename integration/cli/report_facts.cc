@@ -37,6 +37,13 @@ void FindIteration(const ReportData& data, ReportFacts* facts) {
   }
 }
 
+// What the GPU lost in an iteration is what it lost in the run, in proportion.
+void FindOwnGaps(ReportFacts* facts) {
+  if (!facts->ideal_s || !facts->lost_seconds || !facts->seconds || *facts->seconds <= 0) return;
+  const double lost = *facts->lost_seconds * *facts->iteration_s / *facts->seconds;
+  facts->own_gaps_s = std::max(0.0, *facts->iteration_s - *facts->ideal_s - lost);
+}
+
 void FindTimes(const ReportData& data, const WhatIf& what_if, ReportFacts* facts) {
   const bool simulated = what_if.missing.empty();
   FindIteration(data, facts);
@@ -46,6 +53,7 @@ void FindTimes(const ReportData& data, const WhatIf& what_if, ReportFacts* facts
     facts->bound_missing = "no iteration repeated itself, or none was marked";
     return;
   }
+  FindOwnGaps(facts);
   if (facts->ideal_s) facts->percent_of_ideal = std::min(100.0, 100 * *facts->ideal_s / *facts->iteration_s);
   if (!facts->bound_s) {
     facts->bound_missing = what_if.missing;
@@ -55,7 +63,9 @@ void FindTimes(const ReportData& data, const WhatIf& what_if, ReportFacts* facts
         Shown(*facts->bound_s, Unit::kSeconds),
         ": the rates or the times of the kernels that the bound is made of were measured too slow");
   } else {
-    facts->percent_of_bound = std::min(100.0, 100 * *facts->bound_s / *facts->iteration_s);
+    const double with_gaps = facts->own_gaps_s ? *facts->ideal_s + *facts->own_gaps_s : 0;
+    const double bound = std::max(*facts->bound_s, with_gaps);
+    facts->percent_of_bound = std::min(100.0, 100 * bound / *facts->iteration_s);
   }
 }
 
@@ -194,7 +204,7 @@ ReportFacts FactsOf(const ReportData& data, const WhatIf& what_if, const ReportA
   facts.peak_live_bytes = data.metrics.peak_live_bytes;
   if (facts.budget_bytes && facts.peak_live_bytes)
     facts.saved_bytes = std::max(0.0, *facts.peak_live_bytes - *facts.budget_bytes);
-  FindLosses(data, &facts);
+  FindLosses(data, &facts);  // FindTimes needs it
   FindTimes(data, what_if, &facts);
   FindWear(data, assumptions, &facts);
   FindEnergy(data, assumptions, &facts);

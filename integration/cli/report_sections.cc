@@ -139,12 +139,17 @@ Section Costs(const ReportData& data) {
 Section Bound(const ReportData& data, const ReportFacts& facts, const WhatIf& what_if) {
   Section section{"bound", "How near to what is possible", {}, {}, {}, {}, {}};
   const std::string why = facts.bound_missing;
-  section.figures = {FigureOf("ideal_seconds", "kernels alone", facts.ideal_s, Unit::kSeconds,
-                              facts.ideal_s ? "as on a GPU of endless memory" : what_if.missing),
-                     FigureOf("bound_seconds", "bound", facts.bound_s, Unit::kSeconds,
-                              facts.bound_s ? "no plan is faster on this machine" : why),
-                     FigureOf("percent_of_ideal", "share of the kernels alone", facts.percent_of_ideal,
-                              Unit::kPercent, facts.percent_of_ideal ? "" : why)};
+  section.figures = {
+      FigureOf("ideal_seconds", "kernels alone", facts.ideal_s, Unit::kSeconds,
+               facts.ideal_s ? "as on a GPU of endless memory" : what_if.missing),
+      FigureOf("own_gaps_seconds", "without work for the GPU", facts.own_gaps_s, Unit::kSeconds,
+               facts.own_gaps_s ? "the job's own: host, data, other work; the share of the "
+                                  "bound counts it"
+                                : "the time lost is not known"),
+      FigureOf("bound_seconds", "bound", facts.bound_s, Unit::kSeconds,
+               facts.bound_s ? "no plan is faster on this machine" : why),
+      FigureOf("percent_of_ideal", "share of the kernels alone", facts.percent_of_ideal, Unit::kPercent,
+               facts.percent_of_ideal ? "" : why)};
   if (!facts.percent_of_bound && !why.empty())
     section.missing.push_back(absl::StrCat("No share of the bound: ", why, "."));
   Add(BoundChart(facts, what_if, data), "No comparison: fewer than two of the times are known.", &section);

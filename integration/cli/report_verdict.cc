@@ -64,8 +64,9 @@ std::string Cause(const ReportFacts& facts) {
 
 std::string Bound(const ReportFacts& facts) {
   if (!facts.percent_of_bound) return "";
-  return absl::StrCat("That is ", Shown(*facts.percent_of_bound, Unit::kPercent),
-                      " of the speed that no plan can beat with this memory and these rates.");
+  return absl::StrCat(
+      "That is ", Shown(*facts.percent_of_bound, Unit::kPercent),
+      " of the speed that no plan can beat with this memory, these rates and the job's own pauses.");
 }
 
 std::string Help(const ReportData& data, const ReportFacts& facts) {

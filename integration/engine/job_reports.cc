@@ -83,9 +83,11 @@ AdviceFacts JobReports::FactsForAdvice() const {
   facts.modelled_disk = settings_.io_model.Limits();
   facts.host_cap_bytes = from_.tiers->host_cap_bytes();
   // Without the setting the budget is what was free.
-  facts.largest_budget_bytes = 0;
-  if (const ServedDevice* const first = from_.devices->Find(0); settings_.gpu_memory && first != nullptr)
-    facts.largest_budget_bytes = DefaultBudget(first->device_bytes, 0).bytes;
+  if (!settings_.gpu_memory) facts.largest_budget_bytes = 0;
+  from_.devices->ForEach([&](const ServedDevice& served) {  // the first counts
+    if (facts.largest_budget_bytes == UINT64_MAX)
+      facts.largest_budget_bytes = DefaultBudget(served.device_bytes, 0).bytes;
+  });
   return facts;
 }
 

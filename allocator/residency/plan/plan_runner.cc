@@ -96,7 +96,7 @@ PlanBlockView PlanRunner::ViewOfLocked(const TableLock& lock, const Block& block
   view.copy_bytes = Core::BytesOfCopy(block);
   view.free_bytes = charges_->chunks(lock).available() * core_->chunk_bytes;
   // The reserve that is kept without a plan is for what launches ask for.
-  if (hints_) view.free_bytes -= std::min(view.free_bytes, core_->options.free_reserve_bytes);
+  if (hints_) view.free_bytes -= std::min(view.free_bytes, core_->free_reserve_bytes.load());
   view.used = block.gate.last_use.load();
   view.copied = !block.copies.copy_homes.empty();
   if (block.state == BlockState::kSpilled) {

@@ -51,8 +51,6 @@ class PlanRunner final : public PlannedUses, private policy::PlanMover {
   }
   // Changes with the plan that NextUse is of.
   uint64_t plan_number() const override { return plan_number_; }
-  // Whether evictions of the plan are still to come whose launches the host has launched already. A launch
-  // that lacks chunks waits for those.
   // Notes that a block leaves outside the plan.
   void NoteUnplannedLocked(const TableLock& lock, const Block& block) override;
 

@@ -73,10 +73,44 @@ void Charges::LimitByFree(const TableLock& lock, uint64_t free_bytes) {
   RestoreTarget(lock);
 }
 
-void Charges::SetCap(const TableLock& lock, uint64_t bytes) {
-  lock.Covers(*table_);
+void Charges::SetCap(TableLock* lock, uint64_t bytes) {
+  lock->Covers(*table_);
+  if (const uint64_t lacking = LackingForCap(*lock, bytes); lacking > 0) {
+    table_->mu.Unlock();
+    capacity_->Grow(lacking).IgnoreError();  // then the limit is higher
+    table_->mu.Lock();
+  }
   budget_.cap = bytes;
-  RestoreTarget(lock);
+  budget_.lent = std::min(budget_.lent, budget_.Lendable());
+  if (evict_->load()) {
+    Charge charge = ChargeOf(*lock, 0);
+    const auto target = [this] { return budget_.ChunkTarget() / chunk_bytes_ * chunk_bytes_; };
+    charge.chunk_target = target();
+    // What has no place elsewhere stays: blocks that leave must find their way back.
+    const uint64_t in_all = charge.live + charge.Headroom();
+    const uint64_t stays = std::min(charge.live, in_all - std::min(in_all, CapacityOffGpu()));
+    if (stays > charge.chunk_target) budget_.cap += stays - charge.chunk_target;
+    charge.chunk_target = target();
+    const uint64_t beyond = std::max(promised_bytes_, charge.BeyondGpu());
+    if (capacity_->Change(promised_bytes_, beyond)) promised_bytes_ = beyond;
+  }
+  RestoreTarget(*lock);
+}
+
+uint64_t Charges::LackingForCap(const TableLock& lock, uint64_t bytes) const {
+  lock.Covers(*table_);
+  GpuBudget capped = budget_;
+  capped.cap = bytes;
+  Charge charge = ChargeOf(lock, 0);
+  charge.chunk_target = capped.ChunkTarget() / chunk_bytes_ * chunk_bytes_;
+  const uint64_t beyond = evict_->load() ? charge.BeyondGpu() : 0;
+  return beyond - std::min(beyond, CapacityOffGpu());
+}
+
+uint64_t Charges::CapacityOffGpu() const {
+  const uint64_t capacity = capacity_->host_bytes() + capacity_->disk_bytes();
+  const uint64_t elsewhere = capacity_->promised_bytes() - promised_bytes_;
+  return capacity - std::min(capacity, elsewhere);
 }
 
 bool Charges::Lend(const TableLock& lock, uint64_t chunks) {
@@ -85,8 +119,8 @@ bool Charges::Lend(const TableLock& lock, uint64_t chunks) {
   // What is lent already was not enough: the device has less.
   if (lent > budget_.Lendable() || lent <= budget_.lent) return false;
   budget_.lent = lent;
+  peak_lent_reserve_ = std::max(peak_lent_reserve_, budget_.LentReserve());
   RestoreTarget(lock);
-  NotePeak(lock);
   return true;
 }
 
@@ -97,24 +131,27 @@ void Charges::ReturnLent(const TableLock& lock) {
   const uint64_t lent = budget_.LentFor(needed);
   if (lent >= budget_.lent) return;
   const uint64_t before = std::exchange(budget_.lent, lent);
-  charge.chunk_target = budget_.ChunkTarget() / chunk_bytes_ * chunk_bytes_;
+  const uint64_t target = budget_.ChunkTarget() / chunk_bytes_;
+  charge.chunk_target = target * chunk_bytes_;
   const uint64_t beyond = std::max(promised_bytes_, charge.BeyondGpu());
   if (!capacity_->Change(promised_bytes_, beyond)) {
     budget_.lent = before;
     return;
   }
   promised_bytes_ = beyond;
-  RestoreTarget(lock);
+  // A target that is lower for the driver stays so.
+  chunks_.set_target(std::min(chunks_.target(), target));
+  table_->changed.NotifyAll();
 }
 
-bool Charges::LendFor(const TableLock& lock, const Charge& charge) {
+bool Charges::LendFor(const TableLock& lock, const Charge& charge, bool tiers_grow) {
   lock.Covers(*table_);
   uint64_t needed = charge.live;
   if (evict_->load()) {
     const uint64_t in_all = charge.live + charge.Headroom();
-    const uint64_t more = std::min(capacity_->Unpromised(), in_all);  // it may be without limit
+    const uint64_t off_gpu = tiers_grow ? in_all : CapacityOffGpu();
     needed = std::max(charge.pinned + charge.LargestLaunch(),
-                      std::min(needed, in_all - std::min(in_all, promised_bytes_ + more)));
+                      std::min(needed, in_all - std::min(in_all, off_gpu)));
   }
   return Lend(lock, (needed + chunk_bytes_ - 1) / chunk_bytes_);
 }
@@ -129,7 +166,6 @@ void Charges::NotePeak(const TableLock& lock) {
   lock.Covers(*table_);
   peak_device_bytes_ = std::max(peak_device_bytes_, chunks_.created() * chunk_bytes_ + budget_.external);
   peak_reserved_chunks_ = std::max(peak_reserved_chunks_, ReservedChunks(lock));
-  peak_lent_reserve_ = std::max(peak_lent_reserve_, budget_.LentReserve());  // also as its share falls
 }
 
 uint64_t Charges::BackedChunks(const TableLock& lock) const {
@@ -142,22 +178,22 @@ uint64_t Charges::BackedChunks(const TableLock& lock) const {
 
 void Charges::AddExternal(const TableLock& lock, int64_t delta) {
   lock.Covers(*table_);
-  uint64_t& external = budget_.external;
-  external =
-      delta < 0 && external < static_cast<uint64_t>(-delta) ? 0 : external + static_cast<uint64_t>(delta);
+  const auto less = static_cast<uint64_t>(-std::min<int64_t>(delta, 0));
+  const uint64_t external = budget_.external - std::min(budget_.external, less);
+  budget_.SetExternal(external + static_cast<uint64_t>(std::max<int64_t>(delta, 0)), budget_.external_coming);
   RestoreTarget(lock);
   NotePeak(lock);
 }
 
 void Charges::BeginExternal(const TableLock& lock, uint64_t bytes) {
   lock.Covers(*table_);
-  budget_.external_coming += bytes;
+  budget_.SetExternal(budget_.external, budget_.external_coming + bytes);
   RestoreTarget(lock);
 }
 
 void Charges::EndExternal(const TableLock& lock, uint64_t bytes, bool failed) {
   lock.Covers(*table_);
-  budget_.external_coming -= std::min(budget_.external_coming, bytes);
+  budget_.SetExternal(budget_.external, budget_.external_coming - std::min(budget_.external_coming, bytes));
   // After a success the target stays until AddExternal has counted the bytes.
   if (failed) RestoreTarget(lock);
 }
@@ -168,6 +204,7 @@ void Charges::Cancel(const TableLock& lock, uint64_t chunks) {
   lock.Covers(*table_);
   begun_chunks_ -= chunks;
   live_chunks_ -= chunks;
+  if (budget_.lent != 0) ReturnLent(lock);
   LowerPromise(lock);
 }
 
@@ -197,7 +234,8 @@ Charge Charges::ChargeOf(const TableLock& lock, uint64_t more_chunks) const {
   return charge;
 }
 
-absl::Status Charges::Promise(const TableLock& lock, uint64_t chunks, uint64_t* lacking_bytes) {
+absl::Status Charges::Promise(const TableLock& lock, uint64_t chunks, bool tiers_grow,
+                              uint64_t* lacking_bytes) {
   *lacking_bytes = 0;
   if (FitsGpuWith(chunks)) return absl::OkStatus();
   Charge charge = ChargeOf(lock, chunks);
@@ -211,15 +249,16 @@ absl::Status Charges::Promise(const TableLock& lock, uint64_t chunks, uint64_t* 
     promised_bytes_ = charge.BeyondGpu();
     return true;
   };
-  if (!fits() && LendFor(lock, charge)) charge = ChargeOf(lock, chunks);
+  if (!fits() && LendFor(lock, charge, /*tiers_grow=*/true)) charge = ChargeOf(lock, chunks);
   if (fits()) {
     if (promises()) return absl::OkStatus();
-    if (!capacity_->CanGrow() && LendFor(lock, charge)) {
+    if (!tiers_grow && LendFor(lock, charge, tiers_grow)) {
       charge = ChargeOf(lock, chunks);
       if (promises()) return absl::OkStatus();
     }
     *lacking_bytes = charge.BeyondGpu() - promised_bytes_;
   }
+  if (budget_.lent != 0 && *lacking_bytes == 0) ReturnLent(lock);
   return RefusalOf(charge, capacity_->promised_bytes() - promised_bytes_);
 }
 
@@ -229,11 +268,11 @@ absl::Status Charges::PromiseAndGrow(TableLock* lock, uint64_t chunks,
   constexpr int kMostGrowths = 100;
   uint64_t lacking = 0;
   for (int growths = 0;; ++growths) {
-    absl::Status status = Promise(*lock, chunks, &lacking);
+    absl::Status status = Promise(*lock, chunks, /*tiers_grow=*/true, &lacking);
     SPILLWAY_DELAY_POINT("charges.promised");
     if (status.ok() || lacking == 0 || growths == kMostGrowths) return status;
     // The tiers may have become as large as they can since the promise failed.
-    if (!capacity_->CanGrow()) return Promise(*lock, chunks, &lacking);
+    if (!capacity_->CanGrow()) return Promise(*lock, chunks, /*tiers_grow=*/false, &lacking);
     // The tiers may grow. The file system and the driver take their time for that, so it is done without the
     // lock.
     table_->mu.Unlock();
@@ -243,7 +282,7 @@ absl::Status Charges::PromiseAndGrow(TableLock* lock, uint64_t chunks,
     if (absl::IsDeadlineExceeded(grown)) return grown;
     if (!grown.ok()) {
       // A block may have been freed meanwhile.
-      status = Promise(*lock, chunks, &lacking);
+      status = Promise(*lock, chunks, /*tiers_grow=*/false, &lacking);
       if (status.ok()) return status;
       return WithWords(status, std::string(status.message()) + " (" + std::string(grown.message()) + ")");
     }
@@ -255,12 +294,16 @@ std::string Charges::OnGpuText(const Charge& charge) const {
          Exactly(budget_.Budget()) + ")";
 }
 
-absl::Status Charges::RefusalOf(const Charge& charge, uint64_t promised_elsewhere) const {
+absl::Status Charges::RefusalOf(Charge charge, uint64_t promised_elsewhere) const {
+  // What could be lent counts as there.
+  charge.chunk_target += (budget_.MostTarget() - budget_.ChunkTarget()) / chunk_bytes_ * chunk_bytes_;
   const std::string on_gpu = OnGpuText(charge);
-  const std::string raise =
-      " too little. To do: raise " +
-      std::string(Capped() ? "set_per_process_memory_fraction" : "SPILLWAY_GPU_MEMORY") +
-      " by that, or make the batch smaller";
+  std::string raise = " too little. To do: ";
+  // A budget with a reserve is all that the GPU had.
+  if (Capped() || budget_.reserve == 0)
+    raise += std::string("raise ") + (Capped() ? "set_per_process_memory_fraction" : "SPILLWAY_GPU_MEMORY") +
+             " by that, or ";
+  raise += "make the batch smaller";
   if (!evict_->load()) {
     return absl::ResourceExhaustedError(
         "GPU memory is short: " + Exactly(charge.live) +

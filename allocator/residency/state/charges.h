@@ -53,8 +53,9 @@ class Charges {
   void LowerTargetTo(const TableLock& lock, uint64_t bytes);
   // Limits the chunks by what the device has free beside them, in bytes, where the budget allows more.
   void LimitByFree(const TableLock& lock, uint64_t free_bytes);
-  // The application's own limit on the budget, in bytes; UINT64_MAX: none. What is above it leaves.
-  void SetCap(const TableLock& lock, uint64_t bytes);
+  // The application's own limit on the budget, in bytes; UINT64_MAX: none. What is above it leaves. Waits without the lock
+  // for the tiers to grow; a limit below what they can take of the live blocks is raised to that.
+  void SetCap(TableLock* lock, uint64_t bytes);
   // Has the target be at least so many chunks, by lending what is else left free (GpuBudget). False, and nothing is
   // lent, where that is not enough. What is lent comes back as blocks are freed.
   bool Lend(const TableLock& lock, uint64_t chunks);
@@ -158,6 +159,11 @@ class Charges {
   uint64_t ReservedChunks(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) {
     return chunks_.created() + live_chunks_ - std::min(live_chunks_, BackedChunks(lock));
   }
+  // Capacity off the GPU that such a limit lacks.
+  uint64_t LackingForCap(const TableLock& lock, uint64_t bytes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
+  // What the tiers have for this device, promised to it or to nobody.
+  uint64_t CapacityOffGpu() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Whether the application's own limit is what counts.
   bool Capped() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) { return budget_.cap < budget_.budget; }
   // Whether nothing need be promised: what fits the GPU together needs no capacity of the tiers, whatever is
@@ -167,18 +173,20 @@ class Charges {
   }
   Charge ChargeOf(const TableLock& lock, uint64_t more_chunks) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
-  // Gives back what is lent as far as launches fit without it, and the tiers can promise what is live beyond it.
+  // Gives back what launches do not need, if the tiers can promise what is live beyond it.
   void ReturnLent(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Lends so that a refused block fits after all: its launch, or what the tiers have no capacity for. False: nothing helps.
-  bool LendFor(const TableLock& lock, const Charge& charge) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
+  // `tiers_grow`: what they have no capacity for now is no reason to lend.
+  bool LendFor(const TableLock& lock, const Charge& charge, bool tiers_grow)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Promises capacity for a new block, or says why not. `lacking_bytes`: capacity off the GPU that is short
   // and may yet grow.
-  absl::Status Promise(const TableLock& lock, uint64_t chunks, uint64_t* lacking_bytes)
+  absl::Status Promise(const TableLock& lock, uint64_t chunks, bool tiers_grow, uint64_t* lacking_bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   absl::Status PromiseAndGrow(TableLock* lock, uint64_t chunks, absl::FunctionRef<absl::Status()> serving)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Which term is short, by how much, and what would help.
-  absl::Status RefusalOf(const Charge& charge, uint64_t promised_elsewhere) const
+  absl::Status RefusalOf(Charge charge, uint64_t promised_elsewhere) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // The same for what GPU and tiers together cannot hold.
   std::string CapacityText(const Charge& charge, uint64_t promised_elsewhere) const

@@ -24,7 +24,19 @@ Core::Core(const ResidencyOptions& residency_options, const ResidencyParts& resi
       }),
       clock(residency_parts.driver, residency_parts.context, &error),
       evict(residency_options.evict),
-      map_at_once(residency_options.map_at_once) {}
+      map_at_once(residency_options.map_at_once) {
+  ScaleToCap(options.cap_bytes);
+}
+
+void Core::ScaleToCap(uint64_t cap_bytes) {
+  const auto budget = static_cast<double>(std::max<uint64_t>(options.budget_bytes, 1));
+  const double part = std::min(1.0, static_cast<double>(cap_bytes) / budget);
+  const auto scaled = [part](uint64_t bytes) {
+    return part < 1 ? static_cast<uint64_t>(part * static_cast<double>(bytes)) : bytes;
+  };
+  free_reserve_bytes.store(scaled(options.free_reserve_bytes));
+  run_ahead_bytes.store(scaled(options.run_ahead_bytes));
+}
 
 void Core::Stop() {
   stopped.store(true);

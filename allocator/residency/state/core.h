@@ -66,7 +66,9 @@ struct Core {
   // Set once something has been evicted: launching threads then record events and respect the run-ahead
   // bound.
   os::Atomic<bool> pressure{false};
-  os::Atomic<bool> evict;          // false: nothing leaves the GPU any more
+  os::Atomic<bool> evict;  // false: nothing leaves the GPU any more
+  // Of the options, less under a limit of the application's own.
+  os::Atomic<uint64_t> free_reserve_bytes, run_ahead_bytes;
   os::Atomic<bool> map_at_once;    // blocks have memory from their allocation on
   os::Atomic<bool> closed{false};  // after Shutdown or in a forked child: everything passes through
   // Closed, or the device has an error: nothing moves any more, no wait goes on, launches go to the driver.
@@ -75,6 +77,8 @@ struct Core {
   // Ends every wait. Any thread, whatever locks it holds. A thread that begins to wait just now is woken by
   // the device's thread.
   void Stop();
+  // Makes those parts of the budget the same parts of what that limit leaves of it. Any thread.
+  void ScaleToCap(uint64_t cap_bytes);
   // Why it has stopped.
   absl::Status StopStatus() const;
   // Whether the device serves allocations: else why not.

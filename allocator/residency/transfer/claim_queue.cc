@@ -85,11 +85,9 @@ bool ClaimQueue::TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* t
     DistributeLocked(*lock, &handles, grant);
     return true;
   }
-  const bool tried_again = ticket->tried_again;
-  RefuseIfTooLargeLocked(*lock, set, ticket);
-  // The budget is what it was again: no other thread would report that chunks may be had.
-  if (ticket->tried_again != tried_again && ticket->refusal.ok())
-    return TryGrantLocked(lock, set, ticket, grant);
+  const bool raised = RefuseIfTooLargeLocked(*lock, set, ticket);
+  // The target has risen: no other thread would report that chunks may be had.
+  if (raised && ticket->refusal.ok()) return TryGrantLocked(lock, set, ticket, grant);
   // The lock may have been released: what is missing is looked up again after the wait.
   ticket->needed = lack.chunks;
   wake_();
@@ -195,15 +193,21 @@ absl::Status ClaimQueue::CheckFitsLocked(const TableLock& lock, const AccessSet&
                                       " for them. A larger budget or smaller tensors make it fit");
 }
 
-void ClaimQueue::RefuseIfTooLargeLocked(const TableLock& lock, const AccessSet& set, Ticket* ticket) {
+bool ClaimQueue::RefuseIfTooLargeLocked(const TableLock& lock, const AccessSet& set, Ticket* ticket) {
+  bool raised = false;
   absl::Status status = CheckFitsLocked(lock, set);
   if (!status.ok() && charges_->lowered_at(lock) != 0 && !ticket->tried_again) {
     ticket->tried_again = true;
     charges_->RestoreTarget(lock);
     status = CheckFitsLocked(lock, set);
+    raised = true;
   }
-  if (!status.ok() && charges_->Lend(lock, ChunksOfLocked(set))) status = absl::OkStatus();
+  if (!status.ok() && charges_->Lend(lock, ChunksOfLocked(set))) {
+    status = absl::OkStatus();
+    raised = true;
+  }
   if (ticket->refusal.ok()) ticket->refusal = std::move(status);
+  return raised;
 }
 
 absl::Status ClaimQueue::WaitLaunchable(const Grant& grant, Name name, std::vector<CUevent>* arrivals) {

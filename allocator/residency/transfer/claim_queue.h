@@ -103,7 +103,8 @@ class ClaimQueue {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // The same for the first in the queue, whose budget may have fallen since it came. A target that a refused
   // chunk has lowered is raised again, once, before that counts.
-  void RefuseIfTooLargeLocked(const TableLock& lock, const AccessSet& set, Ticket* ticket)
+  // True when the target was raised, by that or by lending.
+  bool RefuseIfTooLargeLocked(const TableLock& lock, const AccessSet& set, Ticket* ticket)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
 
   Core* const core_;

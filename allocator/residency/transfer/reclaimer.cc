@@ -66,7 +66,7 @@ Reclaimer::Missing Reclaimer::MissingChunksLocked(const TableLock& lock) {
   const uint64_t coming = ChunksComingLocked(lock);
   // A plan keeps its own headroom. Without one a reserve is kept, so that a fault seldom waits.
   const bool keep_reserve = core_->pressure.load() && core_->evict.load() && !planned_->active();
-  const uint64_t reserve = keep_reserve ? core_->options.free_reserve_bytes / core_->chunk_bytes : 0;
+  const uint64_t reserve = keep_reserve ? core_->free_reserve_bytes.load() / core_->chunk_bytes : 0;
   Missing missing;
   missing.any = std::max(
       above(std::max(claims_->WantedLocked(lock), reserve), charges_->chunks(lock).available() + coming),
@@ -203,8 +203,9 @@ void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
   const absl::Status& failure = evictor_->first_failure();
   if (now - stuck_since_ < (failure.ok() ? kStuckNanos : kFailureNanos)) return;
   stuck_since_ = 0;
-  const uint64_t wanted = claims_->WantedLocked(lock), available = charges_->chunks(lock).available();
-  if (wanted > available && charges_->Lend(lock, charges_->chunks(lock).target() + wanted - available))
+  const ChunkPool& chunks = charges_->chunks(lock);
+  if (charges_->Lend(
+          lock, chunks.created() + claims_->WantedLocked(lock) - std::min(chunks.created(), chunks.free())))
     return;
   if (failure.ok()) {
     claims_->RefuseHeadLocked(lock, absl::ResourceExhaustedError("every other block must stay on the GPU"));

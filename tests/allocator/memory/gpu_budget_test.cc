@@ -84,10 +84,13 @@ TEST(GpuBudgetTest, TheUnusedShareIsLentFirstAndThenTheReserve) {
   EXPECT_EQ(budget.ChunkTarget(), 980u);
   EXPECT_EQ(budget.LentReserve(), 20u);
   EXPECT_EQ(budget.LentFor(950), 50u) << "what is lent already plays no part";
-  budget.external_coming = 20;
-  EXPECT_EQ(budget.ChunkTarget(), 970u) << "external memory that comes takes its share back";
-  budget.external_coming = 200;
-  EXPECT_EQ(budget.ChunkTarget(), 790u) << "30 of the reserve, and 240 of 1000 taken";
+  budget.SetExternal(40, 20);
+  EXPECT_EQ(budget.ChunkTarget(), 960u) << "external memory that comes takes its share back";
+  EXPECT_EQ(budget.LentReserve(), 20u) << "and not from the reserve instead";
+  budget.SetExternal(40, 200);
+  EXPECT_EQ(budget.ChunkTarget(), 780u) << "20 of the reserve, and 240 of 1000 taken";
+  budget.SetExternal(40, 0);
+  EXPECT_EQ(budget.ChunkTarget(), 920u) << "what is lent is of the share again";
 }
 
 TEST(GpuBudgetTest, OfADeviceThatHasLessTheShareAloneIsLent) {
@@ -105,8 +108,13 @@ TEST(GpuBudgetTest, AnApplicationsLimitCapsTheBudgetAndWhatIsLent) {
   budget.cap = 1010;
   EXPECT_EQ(budget.ChunkTarget(), 900u);
   EXPECT_EQ(budget.Lendable(), 110u);
-  budget.cap = 50;
+  budget.cap = 50;  // below the share
   EXPECT_EQ(budget.ChunkTarget(), 0u);
+  EXPECT_EQ(budget.LentFor(50), 100u);
+  EXPECT_EQ(budget.LentFor(51), UINT64_MAX);
+  budget.device_limit = 40;
+  EXPECT_EQ(budget.LentFor(40), 100u);
+  EXPECT_EQ(budget.LentFor(41), UINT64_MAX);
 }
 
 }  // namespace

@@ -56,12 +56,31 @@ TEST(ReportFactsTest, TheIterationIsTheMedianWithoutTheFirst) {
   ReportData data = LossyRun();
   data.iterations = ReportIterations{{0, 9, 11, 13}, {9, 2, 2.5, 3}};
   EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).iteration_s, 2.5);
-  EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).percent_of_bound, 50);
+  EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).percent_of_bound, 90) << "a tenth was lost";
   EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).percent_of_ideal, 40);
   EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).iteration_how, "median without the first");
   data.metrics.iteration_s = 2;  // of the stretch that was looked at
   EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).iteration_s, 2);
   EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).iteration_how, "mean while the job only repeated it");
+}
+
+// A job that sleeps or waits for data is not slow for want of a plan.
+TEST(ReportFactsTest, TheJobsOwnPausesBelongToTheBound) {
+  ReportData data;
+  data.job.seconds = 100;
+  data.metrics.iteration_s = 4;
+  EXPECT_FALSE(FactsOf(data, Simulated(1.25), {}).own_gaps_s) << "the time lost is not known";
+  EXPECT_NEAR(*FactsOf(data, Simulated(1.25), {}).percent_of_bound, 31.25, 0.01);
+  data.metrics.lost_seconds = {{"read", 0.0}};
+  ReportFacts facts = FactsOf(data, Simulated(1.25), {});
+  EXPECT_EQ(facts.own_gaps_s, 3);
+  EXPECT_EQ(facts.percent_of_bound, 100) << "1 s of kernels, 3 s of pauses, nothing lost";
+  data.metrics.lost_seconds = {{"read", 50.0}};  // 2 s of each iteration
+  facts = FactsOf(data, Simulated(1.25), {});
+  EXPECT_EQ(facts.own_gaps_s, 1);
+  EXPECT_EQ(facts.percent_of_bound, 50);
+  data.metrics.lost_seconds = {{"read", 90.0}};
+  EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).own_gaps_s, 0) << "what was lost is not lost in proportion";
 }
 
 TEST(ReportFactsTest, AnIterationFasterThanItsBoundHasNoShareOfIt) {

@@ -86,6 +86,30 @@ TEST(LendingTest, WhatHasNoPlaceElsewhereStaysThere) {
   }
 }
 
+// The files of a disk that is full cannot grow, which is found out only by trying.
+TEST(LendingTest, AFullDiskIsNoPlaceElsewhereEither) {
+  CoreSetup setup = LendingSetup();
+  setup.host_bytes = 0;
+  setup.disk_cap_bytes = 16 << 20;
+  CoreDevice device(setup);
+  size_t count = 0;
+  for (auto block = device->Allocate(kHalf, {}); block.ok(); block = device->Allocate(kHalf, {})) ++count;
+  EXPECT_GT(count, 20u);
+  EXPECT_EQ(device->Stats().budget_bytes, 5u << 20) << "all of the reserve was lent";
+}
+
+TEST(LendingTest, AFreeLeavesATargetThatIsLowerForTheDriver) {
+  CoreDevice device(LendingSetup());
+  const std::vector<CUdeviceptr> blocks = Halves(device, 10);
+  ASSERT_EQ(LaunchAll(device, blocks), CUDA_SUCCESS) << device->LastError();
+  {
+    const TableLock lock(device->core()->table);
+    device->charges()->LowerTargetTo(lock, 1 << 20);
+  }
+  ASSERT_TRUE(device->Free(blocks.front()).ok());
+  EXPECT_LE(device->Stats().chunk_target_bytes, 1u << 20);
+}
+
 TEST(LendingTest, WhatMustStayBesideALaunchIsCounted) {
   CoreDevice device(LendingSetup());
   const std::vector<CUdeviceptr> blocks = Halves(device, 10);
@@ -156,9 +180,28 @@ TEST(CapTest, WhatIsAboveTheApplicationsLimitLeavesAndComesBack) {
     device.Synchronize();
     EXPECT_EQ(wrong, 0u) << i;
   }
+  EXPECT_EQ(device->core()->free_reserve_bytes.load(), (2u << 20) / 16);
+  EXPECT_EQ(device->core()->run_ahead_bytes.load(), (2u << 20) / 4);
   device->SetCap(UINT64_MAX);
+  EXPECT_EQ(device->core()->free_reserve_bytes.load(), (4u << 20) / 16);
   EXPECT_EQ(LaunchAll(device, blocks), CUDA_SUCCESS) << device->LastError();
   EXPECT_TRUE(device->Allocate(3 << 20, {}).ok());
+}
+
+TEST(CapTest, WhatHasNoPlaceElsewhereStaysAboveIt) {
+  CoreSetup setup = LendingSetup();
+  setup.host_bytes = 1 << 20;
+  setup.disk = false;
+  CoreDevice device(setup);
+  const std::vector<CUdeviceptr> blocks = Halves(device, 7);
+  for (uint64_t i = 0; i < blocks.size(); ++i)
+    ASSERT_EQ(FillBlock(device, blocks[i], kHalf, i + 1), CUDA_SUCCESS);
+  device->SetCap(1 << 20);
+  for (int round = 0; round < 2; ++round) {
+    for (const CUdeviceptr block : blocks)
+      EXPECT_EQ(LaunchAll(device, {block}), CUDA_SUCCESS) << device->LastError();
+  }
+  device->CheckInvariants();
 }
 
 }  // namespace

@@ -83,7 +83,8 @@ int Main(int argc, char** argv) {
     // `spillway help nothing` names no subcommand, and CLI11 takes it for a wish for the help of all.
     const bool names_nothing = app.get_subcommands().empty() && !app.remaining().empty();
     if (names_nothing) {
-      std::fprintf(stderr, "There is no subcommand %s.\n", app.remaining().front().c_str());
+      std::fprintf(stderr, "There is no subcommand %s.\nRun with --help for more information.\n",
+                   app.remaining().front().c_str());
     } else if (app.exit(wrong) == 0) {
       return AfterPrinting(0);
     }

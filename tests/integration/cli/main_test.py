@@ -22,7 +22,8 @@ class HelpTest(unittest.TestCase):
         self.assertEqual(self.run_it("help", "report").stdout, self.run_it("report", "--help").stdout)
         self.assertEqual(self.run_it("help", "report", "more").returncode, 0)
         done = self.run_it("help", "nothing")
-        self.assertEqual((done.returncode, done.stdout, done.stderr), (2, "", "There is no subcommand nothing.\n"))
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertEqual(done.stderr, "There is no subcommand nothing.\nRun with --help for more information.\n")
 
     def test_a_word_that_is_nearly_right(self):
         for arguments, meant in ((("doctr",), "doctor"), (("run", "--gpu-memroy", "1GiB", "--", "true"), "--gpu-memory"),

@@ -24,6 +24,12 @@ uint64_t SharedCapacity::Unpromised() const {
   return most - std::min(most, promised_bytes());
 }
 
+uint64_t SharedCapacity::UnpromisedNow() const {
+  const os::MutexLock lock(&mu_);
+  const uint64_t capacity = host_bytes() + disk_bytes_;
+  return capacity - std::min(capacity, promised_bytes_);
+}
+
 uint64_t SharedCapacity::promised_bytes() const {
   const os::MutexLock lock(&mu_);
   return promised_bytes_;

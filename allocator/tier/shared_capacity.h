@@ -40,6 +40,8 @@ class SharedCapacity final : public io::CapacityOwner {
   // Bytes that may still be promised, as far as is known: of what host memory may become and the disk has. Files
   // that grow are taken to grow on: UINT64_MAX.
   uint64_t Unpromised() const;
+  // The same of what the tiers hold now.
+  uint64_t UnpromisedNow() const;
   // Sum of the promises of all devices.
   uint64_t promised_bytes() const;
 

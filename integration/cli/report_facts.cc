@@ -38,10 +38,10 @@ void FindIteration(const ReportData& data, ReportFacts* facts) {
 }
 
 // What the GPU lost in an iteration is what it lost in the run, in proportion.
-void FindOwnGaps(ReportFacts* facts) {
+void FindOwnPauses(ReportFacts* facts) {
   if (!facts->ideal_s || !facts->lost_seconds || !facts->seconds || *facts->seconds <= 0) return;
   const double lost = *facts->lost_seconds * *facts->iteration_s / *facts->seconds;
-  facts->own_gaps_s = std::max(0.0, *facts->iteration_s - *facts->ideal_s - lost);
+  facts->own_pauses_s = std::max(0.0, *facts->iteration_s - *facts->ideal_s - lost);
 }
 
 void FindTimes(const ReportData& data, const WhatIf& what_if, ReportFacts* facts) {
@@ -53,7 +53,7 @@ void FindTimes(const ReportData& data, const WhatIf& what_if, ReportFacts* facts
     facts->bound_missing = "no iteration repeated itself, or none was marked";
     return;
   }
-  FindOwnGaps(facts);
+  FindOwnPauses(facts);
   if (facts->ideal_s) facts->percent_of_ideal = std::min(100.0, 100 * *facts->ideal_s / *facts->iteration_s);
   if (!facts->bound_s) {
     facts->bound_missing = what_if.missing;
@@ -63,9 +63,10 @@ void FindTimes(const ReportData& data, const WhatIf& what_if, ReportFacts* facts
         Shown(*facts->bound_s, Unit::kSeconds),
         ": the rates or the times of the kernels that the bound is made of were measured too slow");
   } else {
-    const double with_gaps = facts->own_gaps_s ? *facts->ideal_s + *facts->own_gaps_s : 0;
-    const double bound = std::max(*facts->bound_s, with_gaps);
-    facts->percent_of_bound = std::min(100.0, 100 * bound / *facts->iteration_s);
+    const auto percent = [&](double bound) { return std::min(100.0, 100 * bound / *facts->iteration_s); };
+    facts->percent_of_bound = percent(*facts->bound_s);
+    const double with_pauses = facts->own_pauses_s ? *facts->ideal_s + *facts->own_pauses_s : 0;
+    facts->percent_with_pauses = percent(std::max(*facts->bound_s, with_pauses));
   }
 }
 

@@ -39,8 +39,8 @@ Section Overview(const ReportFacts& facts) {
       FigureOf("peak_live_bytes", "held at the peak", facts.peak_live_bytes, Unit::kBytes),
       FigureOf("lost_percent", "time lost", facts.lost_percent, Unit::kPercent),
       FigureOf("iteration_seconds", "one iteration", facts.iteration_s, Unit::kSeconds, facts.iteration_how),
-      FigureOf("percent_of_bound", "share of the bound", facts.percent_of_bound, Unit::kPercent,
-               facts.percent_of_bound ? "100 %: no plan is faster" : facts.bound_missing)};
+      FigureOf("percent_with_pauses", "share of the possible", facts.percent_with_pauses, Unit::kPercent,
+               facts.percent_with_pauses ? "100 %: no plan is faster" : facts.bound_missing)};
   return section;
 }
 
@@ -142,12 +142,12 @@ Section Bound(const ReportData& data, const ReportFacts& facts, const WhatIf& wh
   section.figures = {
       FigureOf("ideal_seconds", "kernels alone", facts.ideal_s, Unit::kSeconds,
                facts.ideal_s ? "as on a GPU of endless memory" : what_if.missing),
-      FigureOf("own_gaps_seconds", "without work for the GPU", facts.own_gaps_s, Unit::kSeconds,
-               facts.own_gaps_s ? "the job's own: host, data, other work; the share of the "
-                                  "bound counts it"
-                                : "the time lost is not known"),
+      FigureOf("own_pauses_seconds", "without work for the GPU", facts.own_pauses_s, Unit::kSeconds,
+               facts.own_pauses_s ? "the job's own: host, data, other work" : "the time lost is not known"),
       FigureOf("bound_seconds", "bound", facts.bound_s, Unit::kSeconds,
                facts.bound_s ? "no plan is faster on this machine" : why),
+      FigureOf("percent_of_bound", "share of the bound", facts.percent_of_bound, Unit::kPercent,
+               facts.percent_of_bound ? "without the job's own pauses" : why),
       FigureOf("percent_of_ideal", "share of the kernels alone", facts.percent_of_ideal, Unit::kPercent,
                facts.percent_of_ideal ? "" : why)};
   if (!facts.percent_of_bound && !why.empty())

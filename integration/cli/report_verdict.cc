@@ -63,10 +63,10 @@ std::string Cause(const ReportFacts& facts) {
 }
 
 std::string Bound(const ReportFacts& facts) {
-  if (!facts.percent_of_bound) return "";
-  return absl::StrCat(
-      "That is ", Shown(*facts.percent_of_bound, Unit::kPercent),
-      " of the speed that no plan can beat with this memory, these rates and the job's own pauses.");
+  if (!facts.percent_with_pauses) return "";
+  return absl::StrCat("That is ", Shown(*facts.percent_with_pauses, Unit::kPercent),
+                      " of the speed that no plan can beat with this memory",
+                      facts.own_pauses_s ? ", these rates and the job's own pauses." : " and these rates.");
 }
 
 std::string Help(const ReportData& data, const ReportFacts& facts) {

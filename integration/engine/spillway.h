@@ -21,7 +21,7 @@ typedef struct spillway_device_stats {
   uint64_t budget_bytes;
   uint64_t live_bytes;      /* blocks handed out, in whole chunks */
   uint64_t requested_bytes; /* the same as asked for */
-  uint64_t chunk_bytes;     /* physical device memory that Spillway has */
+  uint64_t chunk_bytes; /* physical device memory that Spillway has */
   uint64_t peak_chunk_bytes;
   uint64_t cached_bytes; /* of chunk_bytes: freed blocks kept for the next allocation */
   uint64_t resident_bytes;

@@ -170,6 +170,27 @@ inline void ExpectContents(CoreDevice& device, const std::vector<CUdeviceptr>& b
   device->CheckInvariants();
 }
 
+// Whether DriverThatMayRefuseHandles says that the device has no memory for another handle. False at each call here.
+inline std::atomic<bool>& RefusesHandles() {
+  static std::atomic<bool> refuses;
+  refuses = false;
+  return refuses;
+}
+
+inline const CudaDriver* DriverThatMayRefuseHandles() {
+  static std::atomic<bool>& refuses = RefusesHandles();
+  static CudaDriver driver = [] {
+    CudaDriver own = *CoreDevice::Driver();
+    own.cuMemCreate = [](CUmemGenericAllocationHandle* handle, size_t bytes,
+                         const CUmemAllocationProp* properties, unsigned long long flags) {
+      return refuses ? CUDA_ERROR_OUT_OF_MEMORY
+                     : CoreDevice::Driver()->cuMemCreate(handle, bytes, properties, flags);
+    };
+    return own;
+  }();
+  return &driver;
+}
+
 }  // namespace spillway::allocator
 
 #endif  // SPILLWAY_TESTS_ALLOCATOR_MOTION_HELPERS_H_

@@ -82,17 +82,21 @@ void Charges::SetCap(TableLock* lock, uint64_t bytes) {
   }
   budget_.cap = bytes;
   budget_.lent = std::min(budget_.lent, budget_.Lendable());
-  if (evict_->load()) {
+  // What has no place elsewhere stays: blocks that leave must find their way back. Another device may take the
+  // capacity that was seen; each turn then leaves more here.
+  while (evict_->load()) {
     Charge charge = ChargeOf(*lock, 0);
-    const auto target = [this] { return budget_.ChunkTarget() / chunk_bytes_ * chunk_bytes_; };
-    charge.chunk_target = target();
-    // What has no place elsewhere stays: blocks that leave must find their way back.
-    const uint64_t in_all = charge.live + charge.Headroom();
-    const uint64_t stays = std::min(charge.live, in_all - std::min(in_all, CapacityOffGpu()));
-    if (stays > charge.chunk_target) budget_.cap += stays - charge.chunk_target;
-    charge.chunk_target = target();
+    charge.chunk_target = budget_.ChunkTarget() / chunk_bytes_ * chunk_bytes_;
     const uint64_t beyond = std::max(promised_bytes_, charge.BeyondGpu());
-    if (capacity_->Change(promised_bytes_, beyond)) promised_bytes_ = beyond;
+    if (capacity_->Change(promised_bytes_, beyond)) {
+      promised_bytes_ = beyond;
+      break;
+    }
+    const uint64_t in_all = charge.live + charge.Headroom();
+    const uint64_t off_gpu = promised_bytes_ + capacity_->UnpromisedNow();
+    const uint64_t stays = std::min(charge.live, in_all - std::min(in_all, off_gpu));
+    if (stays <= charge.chunk_target || budget_.cap >= budget_.budget) break;
+    budget_.cap += stays - charge.chunk_target;
   }
   RestoreTarget(*lock);
 }
@@ -104,13 +108,7 @@ uint64_t Charges::LackingForCap(const TableLock& lock, uint64_t bytes) const {
   Charge charge = ChargeOf(lock, 0);
   charge.chunk_target = capped.ChunkTarget() / chunk_bytes_ * chunk_bytes_;
   const uint64_t beyond = evict_->load() ? charge.BeyondGpu() : 0;
-  return beyond - std::min(beyond, CapacityOffGpu());
-}
-
-uint64_t Charges::CapacityOffGpu() const {
-  const uint64_t capacity = capacity_->host_bytes() + capacity_->disk_bytes();
-  const uint64_t elsewhere = capacity_->promised_bytes() - promised_bytes_;
-  return capacity - std::min(capacity, elsewhere);
+  return beyond - std::min(beyond, promised_bytes_ + capacity_->UnpromisedNow());
 }
 
 bool Charges::Lend(const TableLock& lock, uint64_t chunks) {
@@ -149,7 +147,7 @@ bool Charges::LendFor(const TableLock& lock, const Charge& charge, bool tiers_gr
   uint64_t needed = charge.live;
   if (evict_->load()) {
     const uint64_t in_all = charge.live + charge.Headroom();
-    const uint64_t off_gpu = tiers_grow ? in_all : CapacityOffGpu();
+    const uint64_t off_gpu = tiers_grow ? in_all : promised_bytes_ + capacity_->UnpromisedNow();
     needed = std::max(charge.pinned + charge.LargestLaunch(),
                       std::min(needed, in_all - std::min(in_all, off_gpu)));
   }

@@ -162,8 +162,6 @@ class Charges {
   // Capacity off the GPU that such a limit lacks.
   uint64_t LackingForCap(const TableLock& lock, uint64_t bytes) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
-  // What the tiers have for this device, promised to it or to nobody.
-  uint64_t CapacityOffGpu() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Whether the application's own limit is what counts.
   bool Capped() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) { return budget_.cap < budget_.budget; }
   // Whether nothing need be promised: what fits the GPU together needs no capacity of the tiers, whatever is

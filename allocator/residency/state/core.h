@@ -74,11 +74,12 @@ struct Core {
   // Closed, or the device has an error: nothing moves any more, no wait goes on, launches go to the driver.
   os::Atomic<bool> stopped{false};
 
+  // Makes free_reserve_bytes and run_ahead_bytes the same parts of what that limit leaves of the budget. Any
+  // thread.
+  void ScaleToCap(uint64_t cap_bytes);
   // Ends every wait. Any thread, whatever locks it holds. A thread that begins to wait just now is woken by
   // the device's thread.
   void Stop();
-  // Makes those parts of the budget the same parts of what that limit leaves of it. Any thread.
-  void ScaleToCap(uint64_t cap_bytes);
   // Why it has stopped.
   absl::Status StopStatus() const;
   // Whether the device serves allocations: else why not.

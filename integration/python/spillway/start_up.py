@@ -170,8 +170,12 @@ def load():
 
 def run():
     try:
-        for sentence in wrong_words():
-            sys.stderr.write(f"spillway: {sentence}\n")
+        if not switched_off():
+            for sentence in wrong_words():
+                sys.stderr.write(f"spillway: {sentence}\n")
+    except OSError:  # a damaged installation: what is ours is not known, and load() may do without
+        pass
+    try:
         if not any(names_our_backend(os.environ.get(name, "")) for name in CONF_VARIABLES):
             return
         if switched_off():

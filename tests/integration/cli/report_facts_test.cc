@@ -56,7 +56,8 @@ TEST(ReportFactsTest, TheIterationIsTheMedianWithoutTheFirst) {
   ReportData data = LossyRun();
   data.iterations = ReportIterations{{0, 9, 11, 13}, {9, 2, 2.5, 3}};
   EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).iteration_s, 2.5);
-  EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).percent_of_bound, 90) << "a tenth was lost";
+  EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).percent_of_bound, 50);
+  EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).percent_with_pauses, 90) << "a tenth was lost";
   EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).percent_of_ideal, 40);
   EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).iteration_how, "median without the first");
   data.metrics.iteration_s = 2;  // of the stretch that was looked at
@@ -69,18 +70,18 @@ TEST(ReportFactsTest, TheJobsOwnPausesBelongToTheBound) {
   ReportData data;
   data.job.seconds = 100;
   data.metrics.iteration_s = 4;
-  EXPECT_FALSE(FactsOf(data, Simulated(1.25), {}).own_gaps_s) << "the time lost is not known";
-  EXPECT_NEAR(*FactsOf(data, Simulated(1.25), {}).percent_of_bound, 31.25, 0.01);
+  EXPECT_FALSE(FactsOf(data, Simulated(1.25), {}).own_pauses_s) << "the time lost is not known";
+  EXPECT_NEAR(*FactsOf(data, Simulated(1.25), {}).percent_with_pauses, 31.25, 0.01);
   data.metrics.lost_seconds = {{"read", 0.0}};
   ReportFacts facts = FactsOf(data, Simulated(1.25), {});
-  EXPECT_EQ(facts.own_gaps_s, 3);
-  EXPECT_EQ(facts.percent_of_bound, 100) << "1 s of kernels, 3 s of pauses, nothing lost";
+  EXPECT_EQ(facts.own_pauses_s, 3);
+  EXPECT_EQ(facts.percent_with_pauses, 100) << "1 s of kernels, 3 s of pauses, nothing lost";
   data.metrics.lost_seconds = {{"read", 50.0}};  // 2 s of each iteration
   facts = FactsOf(data, Simulated(1.25), {});
-  EXPECT_EQ(facts.own_gaps_s, 1);
-  EXPECT_EQ(facts.percent_of_bound, 50);
+  EXPECT_EQ(facts.own_pauses_s, 1);
+  EXPECT_EQ(facts.percent_with_pauses, 50);
   data.metrics.lost_seconds = {{"read", 90.0}};
-  EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).own_gaps_s, 0) << "what was lost is not lost in proportion";
+  EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).own_pauses_s, 0) << "what was lost is not lost in proportion";
 }
 
 TEST(ReportFactsTest, AnIterationFasterThanItsBoundHasNoShareOfIt) {

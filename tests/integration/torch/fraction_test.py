@@ -23,6 +23,8 @@ def refused(size):
         block(size)
     except torch.cuda.OutOfMemoryError as error:
         return str(error)
+def twelve(): return [torch.full((10 * MIB,), i, dtype=torch.uint8, device="cuda") for i in range(12)]
+def values(held): return [int(x.sum(dtype=torch.int64)) // x.numel() for x in held]
 def many(count, mib):
     held = []
     for number in range(count):
@@ -75,8 +77,8 @@ class FractionTest(unittest.TestCase):
     def test_a_job_outgrows_it(self):
         code = (
             "torch.cuda.set_per_process_memory_fraction(0.25)\n"  # 64 MiB
-            "held = [torch.full((10 * MIB,), i, dtype=torch.uint8, device='cuda') for i in range(12)]\n"
-            "sums = [int(x.sum(dtype=torch.int64)) // (10 * MIB) for x in held]\n"
+            "held = twelve()\n"
+            "sums = values(held)\n"
             "import spillway; limited = spillway.stats()['devices'][0]\n"
             "total = torch.cuda.mem_get_info()[1]\n"
             "torch.cuda.set_per_process_memory_fraction(1.0)\n"
@@ -92,10 +94,10 @@ class FractionTest(unittest.TestCase):
 
     def test_a_limit_below_what_is_there_makes_it_leave(self):
         code = (
-            "held = [torch.full((10 * MIB,), i, dtype=torch.uint8, device='cuda') for i in range(12)]\n"
+            "held = twelve()\n"
             "torch.cuda.set_per_process_memory_fraction(0.25)\n"
             "first = refused(70 * MIB)\n"
-            "sums = [int(x.sum(dtype=torch.int64)) // (10 * MIB) for x in held]\n"
+            "sums = values(held)\n"
             "answer(sums=sums, first=first)"
         )
         found = run(code, "256MiB", SPILLWAY_HOST_MEMORY="600MiB")

@@ -71,16 +71,9 @@ TEST(BudgetInForceTest, FallsWithWhatTheDriverHasAndComesBack) {
 }
 
 TEST(BudgetInForceTest, IsReportedAgainWhenItHasFallenByASixteenth) {
-  static std::atomic<bool> refuses;
-  refuses = false;
-  CudaDriver driver = *CoreDevice::Driver();
-  driver.cuMemCreate = [](CUmemGenericAllocationHandle* handle, size_t bytes,
-                          const CUmemAllocationProp* properties, unsigned long long flags) {
-    return refuses ? CUDA_ERROR_OUT_OF_MEMORY
-                   : CoreDevice::Driver()->cuMemCreate(handle, bytes, properties, flags);
-  };
+  std::atomic<bool>& refuses = RefusesHandles();
   CoreSetup setup = SmallSetup();
-  setup.driver = &driver;
+  setup.driver = DriverThatMayRefuseHandles();
   CoreDevice device(setup);
   std::vector<CUdeviceptr> blocks;
   testing::internal::CaptureStderr();

@@ -16,19 +16,11 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr uint64_t kHalf = 512 << 10;
-
 CoreSetup LendingSetup() {
   CoreSetup setup;  // 4 MiB, of which a chunk is the share of external memory
   setup.host_bytes = 8 << 20;
   setup.reserve_bytes = 1 << 20;
   return setup;
-}
-
-std::vector<CUdeviceptr> Halves(CoreDevice& device, int count) {
-  std::vector<CUdeviceptr> blocks;
-  for (int i = 0; i < count; ++i) blocks.push_back(device.MustAllocate(kHalf));
-  return blocks;
 }
 
 CUresult LaunchAll(CoreDevice& device, const std::vector<CUdeviceptr>& blocks) {
@@ -38,14 +30,14 @@ CUresult LaunchAll(CoreDevice& device, const std::vector<CUdeviceptr>& blocks) {
 TEST(LendingTest, ALaunchThatNeedsMoreGetsItAndItComesBack) {
   CoreDevice device(LendingSetup());
   const uint64_t budget = device->Stats().budget_bytes;
-  std::vector<CUdeviceptr> blocks = Halves(device, 10);
+  std::vector<CUdeviceptr> blocks = Allocate(device, 10);
   EXPECT_EQ(LaunchAll(device, blocks), CUDA_SUCCESS) << device->LastError();
   device.Synchronize();
   const ResidencyStats stats = device->Stats();
   EXPECT_GT(stats.budget_bytes, budget);
   EXPECT_LE(stats.budget_bytes, budget + (1 << 20));
   EXPECT_EQ(stats.budget_in_force_bytes, stats.budget_bytes);
-  EXPECT_GE(stats.peak_chunk_bytes, 10 * kHalf);
+  EXPECT_GE(stats.peak_chunk_bytes, 10 * kBlock);
   EXPECT_LE(stats.peak_device_bytes, stats.budget_bytes);
   device->CheckInvariants();
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(device->Free(blocks[i]).ok());
@@ -69,14 +61,14 @@ TEST(LendingTest, WhatHasNoPlaceElsewhereStaysThere) {
     setup.host_bytes = 0;
     setup.disk = false;
     CoreDevice device(setup);
-    std::vector<CUdeviceptr> blocks = Halves(device, 10);
+    std::vector<CUdeviceptr> blocks = Allocate(device, 10);
     for (const CUdeviceptr block : blocks) EXPECT_EQ(LaunchAll(device, {block}), CUDA_SUCCESS) << evict;
-    EXPECT_FALSE(device->Allocate(kHalf, {}).ok());
+    EXPECT_FALSE(device->Allocate(kBlock, {}).ok());
     // One block less: what is lent stays as long as the others have no other place.
     ASSERT_TRUE(device->Free(blocks.back()).ok());
     blocks.pop_back();
     device->CheckInvariants();
-    EXPECT_GE(device->Stats().chunk_target_bytes, blocks.size() * kHalf);
+    EXPECT_GE(device->Stats().chunk_target_bytes, blocks.size() * kBlock);
     for (const CUdeviceptr block : blocks) EXPECT_EQ(LaunchAll(device, {block}), CUDA_SUCCESS) << evict;
     while (!blocks.empty()) {
       ASSERT_TRUE(device->Free(blocks.back()).ok());
@@ -93,14 +85,14 @@ TEST(LendingTest, AFullDiskIsNoPlaceElsewhereEither) {
   setup.disk_cap_bytes = 16 << 20;
   CoreDevice device(setup);
   size_t count = 0;
-  for (auto block = device->Allocate(kHalf, {}); block.ok(); block = device->Allocate(kHalf, {})) ++count;
+  for (auto block = device->Allocate(kBlock, {}); block.ok(); block = device->Allocate(kBlock, {})) ++count;
   EXPECT_GT(count, 20u);
   EXPECT_EQ(device->Stats().budget_bytes, 5u << 20) << "all of the reserve was lent";
 }
 
 TEST(LendingTest, AFreeLeavesATargetThatIsLowerForTheDriver) {
   CoreDevice device(LendingSetup());
-  const std::vector<CUdeviceptr> blocks = Halves(device, 10);
+  const std::vector<CUdeviceptr> blocks = Allocate(device, 10);
   ASSERT_EQ(LaunchAll(device, blocks), CUDA_SUCCESS) << device->LastError();
   {
     const TableLock lock(device->core()->table);
@@ -112,7 +104,7 @@ TEST(LendingTest, AFreeLeavesATargetThatIsLowerForTheDriver) {
 
 TEST(LendingTest, WhatMustStayBesideALaunchIsCounted) {
   CoreDevice device(LendingSetup());
-  const std::vector<CUdeviceptr> blocks = Halves(device, 10);
+  const std::vector<CUdeviceptr> blocks = Allocate(device, 10);
   for (int i = 0; i < 4; ++i) {
     AccessSet set;
     device.addresses().Collect(blocks[i], &set);
@@ -126,7 +118,7 @@ TEST(LendingTest, ExternalMemoryTakesItsShareBack) {
   setup.reserve_bytes = 0;
   setup.external_share_bytes = 1 << 20;
   CoreDevice device(setup);
-  const std::vector<CUdeviceptr> blocks = Halves(device, 8);
+  const std::vector<CUdeviceptr> blocks = Allocate(device, 8);
   EXPECT_EQ(LaunchAll(device, blocks), CUDA_SUCCESS) << device->LastError();
   device.Synchronize();
   device->OnExternalBytes(1 << 20);
@@ -136,19 +128,12 @@ TEST(LendingTest, ExternalMemoryTakesItsShareBack) {
 }
 
 TEST(LendingTest, ADriverThatHasLessEndsTheLaunchAndNothingElse) {
-  static std::atomic<bool> refuses;
-  refuses = false;
-  CudaDriver driver = *CoreDevice::Driver();
-  driver.cuMemCreate = [](CUmemGenericAllocationHandle* handle, size_t bytes,
-                          const CUmemAllocationProp* properties, unsigned long long flags) {
-    return refuses ? CUDA_ERROR_OUT_OF_MEMORY
-                   : CoreDevice::Driver()->cuMemCreate(handle, bytes, properties, flags);
-  };
+  std::atomic<bool>& refuses = RefusesHandles();
   CoreSetup setup = LendingSetup();
-  setup.driver = &driver;
+  setup.driver = DriverThatMayRefuseHandles();
   CoreDevice device(setup);
-  const std::vector<CUdeviceptr> blocks = Halves(device, 9);
-  for (uint64_t i = 0; i < 7; ++i) ASSERT_EQ(FillBlock(device, blocks[i], kHalf, i), CUDA_SUCCESS);
+  const std::vector<CUdeviceptr> blocks = Allocate(device, 9);
+  for (uint64_t i = 0; i < 7; ++i) ASSERT_EQ(FillBlock(device, blocks[i], kBlock, i), CUDA_SUCCESS);
   refuses = true;
   EXPECT_EQ(LaunchAll(device, blocks), CUDA_ERROR_OUT_OF_MEMORY);
   refuses = false;
@@ -157,9 +142,9 @@ TEST(LendingTest, ADriverThatHasLessEndsTheLaunchAndNothingElse) {
 
 TEST(CapTest, WhatIsAboveTheApplicationsLimitLeavesAndComesBack) {
   CoreDevice device(LendingSetup());
-  const std::vector<CUdeviceptr> blocks = Halves(device, 7);
+  const std::vector<CUdeviceptr> blocks = Allocate(device, 7);
   for (uint64_t i = 0; i < blocks.size(); ++i)
-    ASSERT_EQ(FillBlock(device, blocks[i], kHalf, i + 1), CUDA_SUCCESS);
+    ASSERT_EQ(FillBlock(device, blocks[i], kBlock, i + 1), CUDA_SUCCESS);
   device.Synchronize();
   device->SetCap(2 << 20);
   EXPECT_TRUE(tests::WaitUntil([&] { return device->Stats().chunk_bytes <= (2 << 20); }));
@@ -175,7 +160,7 @@ TEST(CapTest, WhatIsAboveTheApplicationsLimitLeavesAndComesBack) {
   for (uint64_t i = 0; i < blocks.size(); ++i) {
     uint64_t wrong = 1;
     EXPECT_EQ(device.Launch(nullptr, {blocks[i]},
-                            [&, i](const auto& a) { wrong = CoreDevice::Differences(a[0], kHalf, i + 1); }),
+                            [&, i](const auto& a) { wrong = CoreDevice::Differences(a[0], kBlock, i + 1); }),
               CUDA_SUCCESS);
     device.Synchronize();
     EXPECT_EQ(wrong, 0u) << i;
@@ -193,9 +178,9 @@ TEST(CapTest, WhatHasNoPlaceElsewhereStaysAboveIt) {
   setup.host_bytes = 1 << 20;
   setup.disk = false;
   CoreDevice device(setup);
-  const std::vector<CUdeviceptr> blocks = Halves(device, 7);
+  const std::vector<CUdeviceptr> blocks = Allocate(device, 7);
   for (uint64_t i = 0; i < blocks.size(); ++i)
-    ASSERT_EQ(FillBlock(device, blocks[i], kHalf, i + 1), CUDA_SUCCESS);
+    ASSERT_EQ(FillBlock(device, blocks[i], kBlock, i + 1), CUDA_SUCCESS);
   device->SetCap(1 << 20);
   for (int round = 0; round < 2; ++round) {
     for (const CUdeviceptr block : blocks)

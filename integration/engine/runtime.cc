@@ -276,7 +276,7 @@ int Runtime::OnNewerCall(const char* name) {
   Runtime* const runtime = Get();
   if (runtime == nullptr || runtime->dead_.load() || !runtime->devices_.any()) return SPILLWAY_NEWER_CALL;
   if (InsideHookedCall()) return SPILLWAY_NEWER_CALL;
-  const std::string reason = absl::StrCat(name, ", which is newer than this version of Spillway,");
+  const std::string reason = absl::StrCat(name, " (newer than this version of Spillway)");
   return runtime->evictions_.End(reason.c_str()).ok() ? SPILLWAY_NEWER_CALL_ALWAYS : SPILLWAY_NEWER_REFUSE;
 }
 

@@ -10,7 +10,7 @@ import job
 from harness import MIB
 
 SCRIPT = Path(__file__).with_name("optimizer_script.py")
-BUDGET = 80 * MIB  # 64 of them for blocks; a list of 12 takes 24 MiB, and three or four of them one launch
+BUDGET = 64 * MIB  # all of it may be lent to blocks; a list of 12 takes 24 MiB, and three or four of them one launch
 GROUP = {"SIMCUDA_FOREACH_GROUP": "12"}  # tensors in a launch, as on a GPU
 
 

@@ -8,6 +8,7 @@ import unittest
 
 from routing_case import BUILD, OVERSUBSCRIBE, STAGE, RoutingCase
 
+TOO_SMALL = "112MiB"  # for the 128 MiB of OVERSUBSCRIBE, with all lent
 RIGHT = "\nprint(torch.cuda.memory.get_allocator_backend(), right())"
 # What a newer runtime would do at its start.
 ASK = """
@@ -113,7 +114,7 @@ print(read(more))
 try:
     torch.ones(64 << 20, device="cuda")
 except torch.cuda.OutOfMemoryError as error:
-    print("evictions have ended, since cuReadOfTheFuture, which is newer than this version of Spillway," in str(error))
+    print("evictions have ended, since cuReadOfTheFuture (newer than this version of Spillway)" in str(error))
 for block in blocks:
     block.add_(1.0)
 print([block[0].item() for block in blocks] == [i + 3.0 for i in range(8)])
@@ -121,7 +122,7 @@ print([block[0].item() for block in blocks] == [i + 3.0 for i in range(8)])
         done, figures = self.run_on_it(code, "invented")
         total = sum(i + 2.0 for i in range(8))
         self.assertEqual(done.stdout.splitlines(), [f"(0, {total}) (0, {total})", "(0, 2.0)", "True", "True"])
-        reason = "cuReadOfTheFuture, which is newer than this version of Spillway,"
+        reason = "cuReadOfTheFuture (newer than this version of Spillway)"
         self.assertEqual(self.words(done, "spillway: nothing more"),
                          [f"spillway: nothing more will be moved off the GPU: {reason} cannot be followed"])  # fmt: skip
         self.assertEqual((figures["evictions_ended"], figures["newer_calls"]), (reason, 3))
@@ -135,7 +136,7 @@ del blocks[8:]
 torch.cuda.synchronize()
 print(read(blocks))
 """
-        done, figures = self.run_on_it(code, "invented")
+        done, figures = self.run_on_it(code, "invented", memory=TOO_SMALL)
         self.assertEqual(done.stdout.splitlines(), ["2", f"(0, {sum(i + 2.0 for i in range(8))})"], done.stderr)
         self.assertEqual(len(self.words(done, "spillway: nothing more will be moved off the GPU")), 1)
         self.assertEqual(figures["newer_calls"], 2)
@@ -148,7 +149,7 @@ print(read(blocks))
         self.assertIn("cuLaunchKernel", figures["evictions_ended"])
 
     def test_launch_function_that_cannot_be_wrapped_in_a_job_that_does_not_fit(self):
-        done, _ = self.run_on_it(OVERSUBSCRIBE, "must", status=1)
+        done, _ = self.run_on_it(OVERSUBSCRIBE, "must", memory=TOO_SMALL, status=1)
         self.assertIn("OutOfMemoryError", done.stderr)
         self.assertFalse(self.words(done, "spillway: spilling starts"), done.stderr)
         self.assertEqual(len([line for line in self.words(done) if "cuLaunchKernel" in line]), 1, done.stderr)

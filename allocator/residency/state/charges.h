@@ -59,6 +59,11 @@ class Charges {
   // Has the target be at least so many chunks, by lending what is else left free (GpuBudget). False, and nothing is
   // lent, where that is not enough. What is lent comes back as blocks are freed.
   bool Lend(const TableLock& lock, uint64_t chunks);
+  // The most chunks that there may be, with all lent.
+  uint64_t most_chunks(const TableLock& lock) const {
+    lock.Covers(*table_);
+    return std::max(chunks_.target(), budget_.MostTarget() / chunk_bytes_);
+  }
   // Whether the device allows less than the budget does.
   bool device_limits(const TableLock& lock) const {
     lock.Covers(*table_);

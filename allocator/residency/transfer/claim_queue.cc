@@ -189,7 +189,7 @@ absl::Status ClaimQueue::CheckFitsLocked(const TableLock& lock, const AccessSet&
   return absl::ResourceExhaustedError("one launch names " + std::to_string(set.size()) +
                                       " blocks of together " + Mib(chunks * core_->chunk_bytes) +
                                       ", and the budget leaves " +
-                                      Mib(charges_->chunks(lock).target() * core_->chunk_bytes) +
+                                      Mib(charges_->most_chunks(lock) * core_->chunk_bytes) +
                                       " for them. A larger budget or smaller tensors make it fit");
 }
 

@@ -46,6 +46,14 @@ TEST(LendingTest, ALaunchThatNeedsMoreGetsItAndItComesBack) {
   EXPECT_TRUE(tests::WaitUntil([&] { return device->Stats().chunk_bytes <= budget; }));
 }
 
+TEST(LendingTest, ARefusalSaysWhatThereIsWithAllLent) {
+  CoreDevice device(LendingSetup());
+  const std::vector<CUdeviceptr> blocks = Allocate(device, 11);
+  EXPECT_EQ(LaunchAll(device, blocks), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_THAT(device->LastError(), HasSubstr("the budget leaves 5 MiB"));
+  EXPECT_EQ(LaunchAll(device, {blocks.begin(), blocks.begin() + 10}), CUDA_SUCCESS) << device->LastError();
+}
+
 TEST(LendingTest, ABlockAloneToo) {
   CoreDevice device(LendingSetup());
   const CUdeviceptr block = device.MustAllocate((5 << 20) - kChunk);

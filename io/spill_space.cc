@@ -249,9 +249,12 @@ absl::StatusOr<std::vector<SlotId>> SpillStore::Impl::ReserveSlots(size_t n) {
 std::vector<SlotId> SpillStore::Impl::PickSlotsLocked(size_t n) {
   std::vector<DirectoryLoad> loads;
   for (const auto& directory : directories_) {
-    loads.push_back(DirectoryLoad{.queued_bytes = directory->queue->queued_bytes() +
-                                                  uint64_t{directory->table.awaiting_write()} * kSlotBytes,
-                                  .bytes_per_second = directory->queue->bytes_per_second(),
+    const TransferQueue& queue = *directory->queue;
+    const uint64_t awaited_bytes = uint64_t{directory->table.awaiting_write()} * kSlotBytes;
+    loads.push_back(DirectoryLoad{.queued_write_bytes = queue.queued_bytes(IoOp::kWrite) + awaited_bytes,
+                                  .queued_read_bytes = queue.queued_bytes(IoOp::kRead),
+                                  .write_bytes_per_second = queue.BytesPerSecond(IoOp::kWrite),
+                                  .read_bytes_per_second = queue.BytesPerSecond(IoOp::kRead),
                                   .free_slots = directory->table.slots().free_count(),
                                   .usable = IsUsable(*directory)});
   }
@@ -263,7 +266,7 @@ std::vector<SlotId> SpillStore::Impl::PickSlotsLocked(size_t n) {
     const std::optional<uint32_t> index = directories_[*chosen]->table.Allocate();
     SPILLWAY_CHECK(index.has_value());
     slots.push_back(SlotId{static_cast<uint32_t>(*chosen), *index});
-    loads[*chosen].queued_bytes += kSlotBytes;
+    loads[*chosen].queued_write_bytes += kSlotBytes;
     --loads[*chosen].free_slots;
   }
   if (NeededLocked() > low_watermark_.load()) PokeLocked();

@@ -25,7 +25,6 @@ constexpr auto kIdleWait = std::chrono::seconds(3600);
 constexpr auto kLookAtEnd = std::chrono::milliseconds(20);
 // A stop of the process is known by a Poll that ends late, to the length of one.
 constexpr auto kLongestPoll = std::chrono::milliseconds(250);  // while requests are in flight
-constexpr uint64_t kSpeedWindowBytes = 64 << 20;
 
 // Errors of a read that time does not mend. The kernel answers ENODATA for a medium error and EILSEQ for a
 // failed protection check (blk_errors in block/blk-core.c), whereas EIO, ETIMEDOUT, ENOLINK and others come of
@@ -62,7 +61,7 @@ absl::StatusOr<std::shared_ptr<TransferQueue>> TransferQueue::Start(std::unique_
 bool TransferQueue::Push(std::shared_ptr<Transfer> transfer) {
   os::MutexLock lock(&mu_);
   if (stopping_) return false;
-  queued_bytes_ += transfer->bytes;
+  queued_bytes_[static_cast<size_t>(transfer->op)] += transfer->bytes;
   order_.Push(std::move(transfer));
   if (std::exchange(polling_, false)) engine_->Wake();
   return true;
@@ -153,7 +152,6 @@ std::array<TransferOrder::Load, 2> TransferQueue::LoadOfDirections() const {
 
 void TransferQueue::StartFlight(size_t place, std::shared_ptr<Transfer> transfer) {
   const int64_t now = options_.clock->NowNanos();
-  if (busy_places_ == 0) busy_since_ = now;
   ++busy_places_;
   Flight& flight = flights_[place];
   flight = Flight{};
@@ -162,6 +160,7 @@ void TransferQueue::StartFlight(size_t place, std::shared_ptr<Transfer> transfer
   flight.started = now;
   transfer->submitted += flight.length;
   ++transfer->in_flight;
+  speeds_[static_cast<size_t>(transfer->op)].Begin(now);
   flight.transfer = std::move(transfer);
   AddToBatch(&flight);
 }
@@ -289,8 +288,7 @@ void TransferQueue::EndFlight(Flight* flight) {
   const std::shared_ptr<Transfer> transfer = std::move(flight->transfer);
   flight->transfer = nullptr;
   if (flight->given_up == nullptr) --busy_places_;
-  busy_bytes_ += flight->moved;
-  MeasureSpeed(options_.clock->NowNanos());
+  speeds_[static_cast<size_t>(transfer->op)].End(flight->moved, options_.clock->NowNanos());
   --transfer->in_flight;
   CompleteIfEnded(transfer);
 }
@@ -300,7 +298,7 @@ void TransferQueue::CompleteIfEnded(const std::shared_ptr<Transfer>& transfer) {
   const bool in_flight = transfer->in_flight > 0 && !SPILLWAY_STORE_MUTANT(kEndsInFlight);
   if (transfer->completed || in_flight || !all_cut) return;
   transfer->completed = true;
-  queued_bytes_ -= transfer->bytes;
+  queued_bytes_[static_cast<size_t>(transfer->op)] -= transfer->bytes;
   if (transfer->status.ok()) {
     (transfer->op == IoOp::kWrite ? counters_.bytes_written : counters_.bytes_read) += transfer->bytes;
   } else if (!absl::IsCancelled(transfer->status) && !ending_) {
@@ -333,19 +331,6 @@ void TransferQueue::NoteWaits(int64_t now) {
     wait_ = std::make_unique<os::Wait>(
         options_.waits, os::WaitKind::kDrive,
         std::string(oldest->transfer->op == IoOp::kWrite ? "a write to " : "a read from ") + place());
-  }
-}
-
-void TransferQueue::MeasureSpeed(int64_t now) {
-  if (busy_bytes_ >= kSpeedWindowBytes && now > busy_since_) {
-    const double speed = static_cast<double>(busy_bytes_) * 1e9 / static_cast<double>(now - busy_since_);
-    const double before = bytes_per_second_.load();
-    bytes_per_second_ = before == 0 ? speed : before + (speed - before) / 4;
-    busy_since_ = now;
-    busy_bytes_ = 0;
-  } else if (busy_places_ == 0) {
-    // Idle time does not count: the measurement goes on at the next transfer.
-    busy_bytes_ = 0;
   }
 }
 

@@ -22,6 +22,7 @@
 #include "io/os/sync.h"
 #include "io/os/thread.h"
 #include "io/os/wait.h"
+#include "io/speed_meter.h"
 #include "io/transfer_order.h"
 
 namespace spillway::io {
@@ -78,9 +79,12 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   std::string place() const {
     return options_.path + (options_.drive.empty() ? "" : " (" + options_.drive + ")");
   }
-  uint64_t queued_bytes() const { return queued_bytes_.load(); }  // pushed and not done
-  // Speed while busy, smoothed; 0: not known yet.
-  double bytes_per_second() const { return bytes_per_second_.load(); }
+  // Pushed and not done, in this direction. Any thread.
+  uint64_t queued_bytes(IoOp op) const { return queued_bytes_[static_cast<size_t>(op)].load(); }
+  // Speed of this direction while it has requests; 0: not known yet. Any thread.
+  double BytesPerSecond(IoOp op) const {
+    return speeds_[static_cast<size_t>(op)].BytesPerSecond(options_.clock->NowNanos());
+  }
   void AbandonAfterFork() { engine_->AbandonAfterFork(); }
 
  private:
@@ -130,7 +134,6 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   void EndTransfers(const std::deque<std::shared_ptr<Transfer>>& transfers, EndReason reason);
   bool EndAll();  // true when the kernel has no request left
   void NoteWaits(int64_t now);
-  void MeasureSpeed(int64_t now);
   std::string Describe(const Transfer& transfer) const;
 
   const TransferQueueOptions options_;
@@ -138,8 +141,9 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
 
   // Internally synchronised.
   TransferCounters counters_;
-  os::Atomic<uint64_t> queued_bytes_{0};    // Push adds, CompleteIfEnded subtracts; read for striping only
-  os::Atomic<double> bytes_per_second_{0};  // written by MeasureSpeed; read for striping only
+  // By IoOp, read for striping only. Push adds, CompleteIfEnded subtracts.
+  std::array<os::Atomic<uint64_t>, 2> queued_bytes_{};
+  std::array<SpeedMeter, 2> speeds_;  // by IoOp; the queue's thread begins and ends
 
   // The queue's thread only.
   std::vector<Flight> flights_;
@@ -152,8 +156,6 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   bool silent_ = false;             // a request is late
   bool ending_ = false;             // in EndAll
   int64_t looked_at_ = 0;           // clock, ns: when the thread last had the results of a Poll
-  int64_t busy_since_ = 0;
-  uint64_t busy_bytes_ = 0;
 
   os::Mutex mu_{
       os::LockRank::kTransferQueue};  // kept across engine_->Wake, so that the engine is still there

@@ -139,7 +139,10 @@ TEST_F(TransferQueueTest, CutsATransferIntoRequestsAndCountsItsBytes) {
   EXPECT_EQ(std::memcmp(back.data(), data_.data(), kBytes), 0);
   EXPECT_EQ(queue_->counters().bytes_written.load(), kBytes);
   EXPECT_EQ(queue_->counters().bytes_read.load(), kBytes);
-  EXPECT_EQ(queue_->queued_bytes(), 0u);
+  for (IoOp op : {IoOp::kRead, IoOp::kWrite}) {
+    EXPECT_EQ(queue_->queued_bytes(op), 0u);
+    EXPECT_GT(queue_->BytesPerSecond(op), 0);
+  }
   EXPECT_EQ(queue_->place(), "/disk (nvme0n1p2)");
 }
 

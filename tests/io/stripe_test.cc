@@ -13,11 +13,11 @@
 
 #include "io/model_engine.h"
 #include "io/speed_meter.h"
+#include "io/spill_store_options.h"
 
 namespace spillway::io {
 namespace {
 
-constexpr uint64_t kBytesOfSlot = 2 << 20;
 constexpr uint32_t kBytesOfRequest = 512 << 10;
 
 TEST(StripeTest, TakesTheDirectoryThatWouldBeDoneFirst) {
@@ -39,8 +39,8 @@ TEST(StripeTest, SharesBySpeedAndTreatsTheUnmeasuredAsFast) {
   loads[2] = {.free_slots = 1000};
   std::map<size_t, int> share;
   for (int i = 0; i < 900; ++i) {
-    const size_t chosen = PickDirectory(loads, kBytesOfSlot).value();
-    loads[chosen].queued_write_bytes += kBytesOfSlot;
+    const size_t chosen = PickDirectory(loads, kSlotBytes).value();
+    loads[chosen].queued_write_bytes += kSlotBytes;
     ++share[chosen];
   }
   EXPECT_NEAR(share[0], 400, 2);
@@ -54,14 +54,14 @@ TEST(StripeTest, BytesComeBackAsWell) {
   loads[1] = {.write_bytes_per_second = 4e8, .read_bytes_per_second = 1e8, .free_slots = 1000};
   std::map<size_t, int> share;
   for (int i = 0; i < 100; ++i) {
-    const size_t chosen = PickDirectory(loads, kBytesOfSlot).value();
-    loads[chosen].queued_write_bytes += kBytesOfSlot;
+    const size_t chosen = PickDirectory(loads, kSlotBytes).value();
+    loads[chosen].queued_write_bytes += kSlotBytes;
     ++share[chosen];
   }
   EXPECT_NEAR(share[0], 50, 1);
   loads[0].queued_write_bytes = loads[1].queued_write_bytes = 0;
-  loads[1].queued_read_bytes = 8 * kBytesOfSlot;
-  EXPECT_EQ(PickDirectory(loads, kBytesOfSlot), 0u);
+  loads[1].queued_read_bytes = 8 * kSlotBytes;
+  EXPECT_EQ(PickDirectory(loads, kSlotBytes), 0u);
 }
 
 // Modelled drives on virtual time, with the meters and the requests of a TransferQueue. A writer keeps `window`
@@ -119,7 +119,7 @@ class Drives {
   };
 
   static double Speed(size_t slots, int64_t nanos) {
-    return static_cast<double>(slots * kBytesOfSlot) * 1e9 / static_cast<double>(nanos);
+    return static_cast<double>(slots * kSlotBytes) * 1e9 / static_cast<double>(nanos);
   }
 
   size_t under_way(IoOp op) const { return under_way_[static_cast<size_t>(op)]; }
@@ -139,7 +139,7 @@ class Drives {
     if (taken_.empty()) Take();
     const size_t drive = taken_.front();
     taken_.pop_front();
-    drives_[drive].queued_bytes[1] -= kBytesOfSlot;
+    drives_[drive].queued_bytes[1] -= kSlotBytes;
     Start(drive, IoOp::kWrite);
   }
 
@@ -158,9 +158,9 @@ class Drives {
                        .read_bytes_per_second = drive.meters[0].BytesPerSecond(now_),
                        .free_slots = 1});
     for (size_t i = 0; i < batch_; ++i) {
-      const size_t drive = PickDirectory(loads, kBytesOfSlot).value();
-      loads[drive].queued_write_bytes += kBytesOfSlot;
-      drives_[drive].queued_bytes[1] += kBytesOfSlot;
+      const size_t drive = PickDirectory(loads, kSlotBytes).value();
+      loads[drive].queued_write_bytes += kSlotBytes;
+      drives_[drive].queued_bytes[1] += kSlotBytes;
       taken_.push_back(drive);
     }
   }
@@ -168,11 +168,11 @@ class Drives {
   void Start(size_t drive, IoOp op) {
     const auto direction = static_cast<size_t>(op);
     ++under_way_[direction];
-    drives_[drive].queued_bytes[direction] += kBytesOfSlot;
-    for (uint64_t sent = 0; sent < kBytesOfSlot; sent += kBytesOfRequest) {
+    drives_[drive].queued_bytes[direction] += kSlotBytes;
+    for (uint64_t sent = 0; sent < kSlotBytes; sent += kBytesOfRequest) {
       drives_[drive].meters[direction].Begin(now_);
       answers_.push({drives_[drive].model->DueAt(op, kBytesOfRequest, now_), drive, op,
-                     sent + kBytesOfRequest == kBytesOfSlot});
+                     sent + kBytesOfRequest == kSlotBytes});
     }
   }
 
@@ -186,7 +186,7 @@ class Drives {
     drive.meters[direction].End(kBytesOfRequest, now_);
     if (!answer.last) return false;
     --under_way_[direction];
-    drive.queued_bytes[direction] -= kBytesOfSlot;
+    drive.queued_bytes[direction] -= kSlotBytes;
     if (answer.op == IoOp::kWrite) stored_.push_back(answer.drive);
     return true;
   }
@@ -227,7 +227,9 @@ TEST_P(StripeModelTest, ASlowAndAFastDriveTogetherAreAsFastAsTheirSum) {
     bursts.Idle(os::kSecond / 2);
     seconds += 1 / bursts.Write(24);
   }
-  EXPECT_GE(20 / seconds, (GetParam().second > 24 ? 0.85 : 0.95) * 4e8);
+  // At the end of a burst one drive waits for the other, the longer the more slots were placed at once.
+  const size_t batch = GetParam().second;
+  EXPECT_GE(20 / seconds, (batch == 1 ? 0.95 : batch <= 24 ? 0.9 : 0.85) * 4e8);
 }
 
 // Writes 1 to 4, reads 4 to 1. No share has both directions above 200 MB/s at the same time, nor turns of both in

@@ -162,9 +162,10 @@ struct alignas(64) Block {
   struct EvictionSide {
     EvictionState* job = nullptr;  // under way or draining
     int64_t spilled_at = 0;        // the last one's end (nanoseconds of the system's steady clock)
-    // Evictions in a row that failed, and when it may be tried again (nanoseconds of the system's steady
-    // clock).
+    // Evictions in a row that failed, when the last one did, and when it may be tried again (nanoseconds of the
+    // system's steady clock).
     uint8_t failures = 0;
+    int64_t failed_at = 0;
     int64_t again_at = 0;
   };
   // The faulter.

@@ -282,14 +282,16 @@ void Evictor::Abandon(EvictJob* job) {
 // The block is tried again after a pause, twice as long each time. Waiting claims do not count on it until it
 // has succeeded, unless it was a drive that failed: drives come back.
 void Evictor::NoteFailureLocked(const TableLock& lock, Block* block, const absl::Status& why) {
+  const int64_t now = os::Clock::System()->NowNanos();
+  block->eviction.failed_at = now;
   if (absl::IsUnavailable(why)) {
-    drive_failed_at_ = os::Clock::System()->NowNanos();
+    drive_failed_at_ = now;
     block->eviction.again_at = drive_failed_at_ + kPauseAfterDrive;
     block->eviction.failures = std::max<uint8_t>(block->eviction.failures, 1);
     ++failures_;
     return;
   }
-  block->eviction.again_at = os::Clock::System()->NowNanos() + (kFirstPauseNanos << block->eviction.failures);
+  block->eviction.again_at = now + (kFirstPauseNanos << block->eviction.failures);
   if (block->eviction.failures < kMostDoublings) ++block->eviction.failures;
   ++failures_;
   if (first_failure_.ok()) first_failure_ = why;

@@ -184,11 +184,25 @@ bool Reclaimer::IsIdle(const Block& block) const {
   });
 }
 
+// What could not leave before the first claim came may be able to by now: whatever stood in its way may have gone. True
+// when there was such a block; each counts once for a claim.
+bool Reclaimer::EndEarlierPausesLocked(const TableLock& lock) {
+  const int64_t now = os::Clock::System()->NowNanos();
+  bool any = false;
+  core_->table.ForEachLiveLocked(lock, [&](Block* block) {
+    if (!Pauses(*block, now) || block->eviction.failed_at >= head_since_) return;
+    block->eviction.again_at = now;
+    any = true;
+  });
+  return any;
+}
+
 // Refuses the first claim when nothing is left that could free chunks. What has failed before is tried again,
 // and counts as able to free some until something has failed since chunks were last freed.
 void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
   const int64_t now = os::Clock::System()->NowNanos();
   const uint64_t freed = core_->counters.evictions.load() + addresses_->frees(lock);
+  if (claims_->HeadLocked(lock) != stuck_head_) head_since_ = now;
   if (claims_->HeadLocked(lock) != stuck_head_ || freed != freed_then_) evictor_->ForgetFailures();
   const bool retries = evictor_->first_failure().ok() && evictor_->chunks_coming(lock) > 0;
   const bool may_free = cancelled || retries || evictor_->MayFreeLocked(lock) || claims_->grants(lock) > 0 ||
@@ -203,6 +217,7 @@ void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
   const absl::Status& failure = evictor_->first_failure();
   if (now - stuck_since_ < (failure.ok() ? kStuckNanos : kFailureNanos)) return;
   stuck_since_ = 0;
+  if (EndEarlierPausesLocked(lock)) return;
   const ChunkPool& chunks = charges_->chunks(lock);
   if (charges_->Lend(
           lock, chunks.created() + claims_->WantedLocked(lock) - std::min(chunks.created(), chunks.free())))

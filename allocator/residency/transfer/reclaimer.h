@@ -67,6 +67,7 @@ class Reclaimer {
   // Refuses the first claim when nothing could free chunks for a while. `cancelled`: something is on its way.
   void RefuseIfStuckLocked(const TableLock& lock, bool cancelled)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  bool EndEarlierPausesLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Gives free chunks above the target back to the driver. True when there was one.
   bool ReleaseExcess();
 
@@ -83,6 +84,7 @@ class Reclaimer {
   // Since when nothing could help this first claim, and what had been freed by then.
   int64_t stuck_since_ = 0;
   const void* stuck_head_ = nullptr;
+  int64_t head_since_ = 0;
   uint64_t freed_then_ = 0;
 };
 

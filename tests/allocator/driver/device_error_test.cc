@@ -162,6 +162,22 @@ TEST_F(DeviceErrorTest, WhenNoEvictionSucceedsTheLaunchIsRefusedWithTheFirstFail
   device->CheckInvariants();
 }
 
+// What cannot leave is tried less and less. A launch that waits does not take a pause for "never".
+TEST_F(DeviceErrorTest, ALaunchEndsThePausesOfWhatFailedBefore) {
+  CoreDevice device(WithFailures());
+  const std::vector<CUdeviceptr> blocks = Blocks(device);
+  device.Synchronize();
+  {
+    const TableLock lock(device->core()->table);
+    device->core()->table.ForEachLiveLocked(lock, [](Block* block) {
+      block->eviction.failures = 10;
+      block->eviction.again_at = INT64_MAX;
+    });
+  }
+  for (int i = 0; i < 14; ++i) EXPECT_EQ(Fill(device, blocks[i], i), CUDA_SUCCESS) << device->LastError();
+  for (int i = 0; i < 14; ++i) EXPECT_EQ(Wrong(device, blocks[i], i), 0u);
+}
+
 // Pauses end when the test says so. The first is of 10 ms, each of the next ten twice as long as the one before.
 TEST_F(DeviceErrorTest, ABlockThatCannotLeaveIsTriedLessAndLess) {
   CoreSetup setup = WithFailures();

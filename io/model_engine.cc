@@ -114,6 +114,29 @@ std::string DescribeModel(const DiskModelOptions& options) {
   return text;
 }
 
+DiskModelOptions DiskModels::Of(uint32_t directory) const {
+  DiskModelOptions options = all;
+  const auto found = own.find(directory);
+  if (found == own.end()) return options;
+  const DiskModelOptions& mine = found->second;
+  if (mine.read_bytes_per_second > 0) options.read_bytes_per_second = mine.read_bytes_per_second;
+  if (mine.write_bytes_per_second > 0) options.write_bytes_per_second = mine.write_bytes_per_second;
+  if (mine.latency_nanos > 0) options.latency_nanos = mine.latency_nanos;
+  return options;
+}
+
+bool DiskModels::Limits() const {
+  return all.Limits() || std::ranges::any_of(own, [](const auto& one) { return one.second.Limits(); });
+}
+
+std::string DescribeModels(const DiskModels& models) {
+  std::string text = DescribeModel(models.all);
+  for (const auto& [directory, options] : models.own)
+    text += (text.empty() ? "directory " : "; directory ") + std::to_string(directory) + ": " +
+            DescribeModel(options);
+  return text;
+}
+
 int64_t DiskModel::DueAt(IoOp op, uint32_t length, int64_t now) {
   const bool read = op == IoOp::kRead;
   const double rate = read ? options_.read_bytes_per_second : options_.write_bytes_per_second;

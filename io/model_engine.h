@@ -8,6 +8,7 @@
 #define SPILLWAY_IO_MODEL_ENGINE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -24,8 +25,19 @@ struct DiskModelOptions {
   bool Limits() const { return read_bytes_per_second > 0 || write_bytes_per_second > 0 || latency_nanos > 0; }
 };
 
-// "read 1.20 GB/s, write 1.20 GB/s, latency 80 us", without what is not limited.
+// Those of a store's directories.
+struct DiskModels {
+  DiskModelOptions all;
+  std::map<uint32_t, DiskModelOptions> own;  // by index of the directory; a limit here replaces that of `all`
+
+  DiskModelOptions Of(uint32_t directory) const;
+  bool Limits() const;
+};
+
+// "read 1.20 GB/s, write 1.20 GB/s, latency 80 us", without what is not limited; for several disks "read 1.20 GB/s;
+// directory 1: write 0.30 GB/s".
 std::string DescribeModel(const DiskModelOptions& options);
+std::string DescribeModels(const DiskModels& models);
 
 // Each direction serves its requests one after the other, in the order in which they came. A request begins
 // when the one before it has been served, takes length / rate, and is answered one latency later.

@@ -23,7 +23,7 @@ class SpeedMeter {
   // It has ended with `bytes` moved, which may be 0.
   void End(uint64_t bytes, int64_t now) {
     // A drive that stood still and works again is not slow for what it missed.
-    const int64_t took = std::min(now - last_event_.load(), kLongestStep);
+    const int64_t took = std::min(now - last_event_.load(), kLongestTurn);
     last_event_.store(--in_flight_ == 0 ? kIdle : now);
     bytes_ += bytes;
     busy_nanos_.store(busy_nanos_.load() + took);
@@ -45,7 +45,7 @@ class SpeedMeter {
 
  private:
   static constexpr int64_t kIdle = -1;
-  static constexpr int64_t kLongestStep = os::kSecond;
+  static constexpr int64_t kLongestTurn = os::kSecond;
   // Enough for a steady value, little enough to follow a drive that becomes slow: its bytes take long.
   static constexpr uint64_t kWindowBytes = 16 << 20;
 

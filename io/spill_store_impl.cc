@@ -53,7 +53,8 @@ absl::Status SpillStore::Impl::Open() {
     if (!opened.cached_because.empty()) options_.checksum = ChecksumMode::kOn;
     directory->order = OrderOf(*directory);
     directory->share = ShareOf(directory->settings);
-    if (options_.model.Limits()) opened.engine = MakeModelEngine(std::move(opened.engine), options_.model);
+    const DiskModelOptions model = options_.models.Of(i);
+    if (model.Limits()) opened.engine = MakeModelEngine(std::move(opened.engine), model);
     opened.engine = MakeFaultEngine(std::move(opened.engine), options_.faults, i, options_.clock);
     if (options_.wrap_engine) opened.engine = options_.wrap_engine(std::move(opened.engine), i);
     const TransferQueueOptions queue{.path = directory->settings.path,

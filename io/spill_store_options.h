@@ -70,7 +70,7 @@ struct SpillStoreOptions {
   bool allow_any_file_system = false;  // also tmpfs, ramfs and NFS
   const os::Clock* clock = os::Clock::System();
   os::WaitList* waits = nullptr;   // the process's; null: one of the store's own
-  DiskModelOptions model;          // of each directory; without limits: the disk as it is
+  DiskModels models;               // without limits: the disks as they are
   std::vector<DriveFault> faults;  // for trials
   // For tests: replaces the engine of the directory with that index by one that wraps it.
   std::function<std::unique_ptr<IoEngine>(std::unique_ptr<IoEngine>, size_t directory)> wrap_engine;

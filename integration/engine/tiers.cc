@@ -24,7 +24,7 @@ io::SpillStoreOptions StoreOptions(const Settings& settings, const std::vector<D
     store.directories.push_back(SharedDirectory(settings, entry));
   if (settings.disk_reserve) store.disk_reserve_bytes = std::max<uint64_t>(1, settings.disk_reserve->bytes);
   store.checksum = settings.checksum ? io::ChecksumMode::kOn : io::ChecksumMode::kOff;
-  store.model = settings.io_model;
+  store.models = settings.io_model;
   store.faults = settings.io_faults;
   return store;
 }
@@ -69,7 +69,7 @@ absl::Status Tiers::StartDisk() {
     disk_ = *std::move(store);
     for (const DirectoryEntry& entry : directories) disk_paths_.push_back(entry.path);
     if (settings_.io_model.Limits())
-      os::ReportLine(absl::StrCat("the disk is modelled: ", io::DescribeModel(settings_.io_model)));
+      os::ReportLine(absl::StrCat("the disk is modelled: ", io::DescribeModels(settings_.io_model)));
     if (!settings_.io_faults.empty())
       os::ReportLine(absl::StrCat("the disk fails on purpose: ", io::DescribeFaults(settings_.io_faults)));
     return absl::OkStatus();

@@ -98,8 +98,8 @@ struct Duration {
 
 // Rates and a latency; "none" is without limits.
 struct ModelledDisk {
-  using Value = io::DiskModelOptions;
-  static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return ParseDiskModel(text); }
+  using Value = io::DiskModels;
+  static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return ParseDiskModels(text); }
 };
 
 // Faults of drives; "none" is none.

@@ -65,7 +65,7 @@ constexpr char kFaultForms[] =
 constexpr char kDurationForms[] = "a time such as 30s or 5min, or none";
 constexpr char kModelForms[] =
     "read, write (bytes a second, 1e6 to 1e12) and latency (up to 1s), each at most once, as in "
-    "read:1.2e9,write:800MB,latency:80us; or none";
+    "read:1.2e9,write:800MB,latency:80us, or for one directory as in 1@read:300MB; or none";
 
 // A number with a unit that `factor` knows (0: none) to `least` .. `most`; 0 for anything else.
 double ParseNumber(std::string_view text, double (*factor)(std::string_view), double least, double most) {
@@ -86,16 +86,23 @@ double NanosOfUnit(std::string_view unit) {
   return 0;
 }
 
+// Takes "1@" off the front of an item, and hands the number on. False where something else stands before an '@'.
+template <typename Function>
+bool TakeDirectory(absl::string_view* item, const Function& number) {
+  const size_t at = item->find('@');
+  if (at == absl::string_view::npos) return true;
+  uint32_t directory = 0;
+  if (!absl::SimpleAtoi(item->substr(0, at), &directory)) return false;
+  number(directory);
+  item->remove_prefix(at + 1);
+  return true;
+}
+
 absl::StatusOr<io::DriveFault> ParseDriveFault(std::string_view text) {
   const auto refused = absl::InvalidArgumentError(kFaultForms);
   io::DriveFault fault;
   absl::string_view rest = absl::StripAsciiWhitespace(Absl(text));
-  if (const size_t at = rest.find('@'); at != absl::string_view::npos) {
-    uint32_t directory = 0;
-    if (!absl::SimpleAtoi(rest.substr(0, at), &directory)) return refused;
-    fault.directory = directory;
-    rest.remove_prefix(at + 1);
-  }
+  if (!TakeDirectory(&rest, [&](uint32_t directory) { fault.directory = directory; })) return refused;
   const std::vector<absl::string_view> fields = absl::StrSplit(rest, ':');
   if (fields.size() != 4) return refused;
   const std::string operation = absl::AsciiStrToLower(fields[0]);
@@ -185,30 +192,29 @@ absl::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text) {
   return std::chrono::nanoseconds(static_cast<int64_t>(nanos));
 }
 
-absl::StatusOr<io::DiskModelOptions> ParseDiskModel(std::string_view text) {
+absl::StatusOr<io::DiskModels> ParseDiskModels(std::string_view text) {
   const auto refused = absl::InvalidArgumentError(kModelForms);
-  io::DiskModelOptions model;
-  if (absl::EqualsIgnoreCase(Absl(Trimmed(text)), "none")) return model;
-  std::string seen;
+  io::DiskModels models;
+  if (absl::EqualsIgnoreCase(Absl(Trimmed(text)), "none")) return models;
   for (absl::string_view item : absl::StrSplit(Absl(text), ',')) {
+    io::DiskModelOptions* model = &models.all;
+    if (!TakeDirectory(&item, [&](uint32_t directory) { model = &models.own[directory]; })) return refused;
     const std::pair<absl::string_view, absl::string_view> parts =
         absl::StrSplit(item, absl::MaxSplits(':', 1));
     const std::string key = absl::AsciiStrToLower(absl::StripAsciiWhitespace(parts.first));
     const std::string_view value(parts.second.data(), parts.second.size());
-    if (absl::StrContains(seen, key + ":")) return refused;
-    seen += key + ":";
-    double number = 0;
-    if (key == "read") {
-      number = model.read_bytes_per_second = ParseNumber(value, UnitBytes, 1e6, 1e12);
-    } else if (key == "write") {
-      number = model.write_bytes_per_second = ParseNumber(value, UnitBytes, 1e6, 1e12);
-    } else if (key == "latency") {
-      number = ParseNumber(value, NanosOfUnit, 1, 1e9);
-      model.latency_nanos = static_cast<int64_t>(number);
+    if (key == "latency") {
+      const auto nanos = static_cast<int64_t>(ParseNumber(value, NanosOfUnit, 1, 1e9));
+      if (nanos == 0 || std::exchange(model->latency_nanos, nanos) != 0) return refused;
+    } else if (key == "read" || key == "write") {
+      double& rate = key == "read" ? model->read_bytes_per_second : model->write_bytes_per_second;
+      const double number = ParseNumber(value, UnitBytes, 1e6, 1e12);
+      if (number == 0 || std::exchange(rate, number) != 0) return refused;
+    } else {
+      return refused;
     }
-    if (number == 0) return refused;
   }
-  return model;
+  return models;
 }
 
 absl::StatusOr<std::vector<io::DriveFault>> ParseDriveFaults(std::string_view text) {

@@ -58,8 +58,9 @@ absl::StatusOr<std::vector<std::vector<DirectoryEntry>>> ParseDirectories(std::s
 absl::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text);
 
 // "read:1.2e9,write:800MB,latency:80us": bytes a second (1e6 to 1e12) and a time (ns, us, ms or s; up to a
-// second), each at most once and at least one of them. "none" yields a model without limits.
-absl::StatusOr<io::DiskModelOptions> ParseDiskModel(std::string_view text);
+// second), each at most once and at least one of them; before each an '@' and the number of a directory, from 0, may
+// stand, as in "latency:80us,0@read:100MB,1@read:300MB". "none" yields models without limits.
+absl::StatusOr<io::DiskModels> ParseDiskModels(std::string_view text);
 
 // "read:EIO:3s:30ms,1@all:silence:10s:70s": what goes wrong (read, write or all), how (an errno by name, or
 // silence), from when on after the directory's first request and for how long; before an '@' the number of a

@@ -154,7 +154,7 @@ TEST_F(ModelEngineTest, ErrorsAndDoubleResultsArePassedOn) {
 TEST(ModelledStoreTest, MovesBytesAndEndsWithTransfersUnderWay) {
   TestDirectory directory;
   SpillStoreOptions options = SmallOptions(directory.path());
-  options.model = {.read_bytes_per_second = 4e8, .write_bytes_per_second = 2e8, .latency_nanos = 80'000};
+  options.models.all = {.read_bytes_per_second = 4e8, .write_bytes_per_second = 2e8, .latency_nanos = 80'000};
   auto store = MakeStore(options);
   AlignedBuffer data(kSlotBytes);
   AlignedBuffer back(kSlotBytes);

@@ -108,23 +108,60 @@ TEST(ParseDurationTest, RefusesEveryWrongForm) {
   }
 }
 
-TEST(ParseDiskModelTest, ReadsRatesAndLatency) {
-  const auto model = ParseDiskModel("read:1.2e9,write:800MB,latency:80us");
-  ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_EQ(model->read_bytes_per_second, 1.2e9);
-  EXPECT_EQ(model->write_bytes_per_second, 8e8);
-  EXPECT_EQ(model->latency_nanos, 80'000);
-  EXPECT_EQ(ParseDiskModel(" Latency : 0.5 ms ")->latency_nanos, 500'000);
-  EXPECT_EQ(ParseDiskModel("read:1GiB")->write_bytes_per_second, 0) << "what is left out is not limited";
-  EXPECT_FALSE(ParseDiskModel("none")->Limits());
+TEST(ParseDiskModelsTest, ReadsRatesAndLatency) {
+  const auto models = ParseDiskModels("read:1.2e9,write:800MB,latency:80us");
+  ASSERT_TRUE(models.ok()) << models.status();
+  EXPECT_EQ(models->all.read_bytes_per_second, 1.2e9);
+  EXPECT_EQ(models->all.write_bytes_per_second, 8e8);
+  EXPECT_EQ(models->all.latency_nanos, 80'000);
+  EXPECT_EQ(models->Of(3).read_bytes_per_second, 1.2e9);
+  EXPECT_EQ(ParseDiskModels(" Latency : 0.5 ms ")->all.latency_nanos, 500'000);
+  EXPECT_EQ(ParseDiskModels("read:1GiB")->all.write_bytes_per_second, 0) << "what is left out is not limited";
+  EXPECT_FALSE(ParseDiskModels("none")->Limits());
 }
 
-TEST(ParseDiskModelTest, RefusesEveryWrongForm) {
-  for (const char* text :
-       {"", "read", "read:", "read:0", "read:-1e9", "read:999999", "read:1e13", "read:fast",
-        "read:1e9,read:1e9", "read:1e9,", "latency:80", "latency:2s", "latency:0us", "reed:1e9",
-        "read:1e9;write:1e9", "read:nan", "read:inf", "read:1e9 apples", "on"}) {
-    EXPECT_FALSE(ParseDiskModel(text).ok()) << text;
+TEST(ParseDiskModelsTest, ReadsThemOfOneDirectory) {
+  const auto models = ParseDiskModels("1@read:300MB, latency:80us,0@read:100MB,1@latency:1ms");
+  ASSERT_TRUE(models.ok()) << models.status();
+  EXPECT_TRUE(models->Limits());
+  EXPECT_EQ(models->Of(0).read_bytes_per_second, 1e8);
+  EXPECT_EQ(models->Of(0).latency_nanos, 80'000);
+  EXPECT_EQ(models->Of(1).read_bytes_per_second, 3e8);
+  EXPECT_EQ(models->Of(1).latency_nanos, 1'000'000);
+  EXPECT_EQ(models->Of(2).read_bytes_per_second, 0);
+  EXPECT_TRUE(ParseDiskModels("1@write:1e9")->Limits());
+  EXPECT_FALSE(ParseDiskModels("1@write:1e9")->Of(0).Limits());
+  EXPECT_EQ(io::DescribeModels(*ParseDiskModels("latency:80us,1@read:300MB")),
+            "latency 80 us; directory 1: read 0.30 GB/s");
+}
+
+TEST(ParseDiskModelsTest, RefusesEveryWrongForm) {
+  for (const char* text : {"",
+                           "read",
+                           "read:",
+                           "read:0",
+                           "read:-1e9",
+                           "read:999999",
+                           "read:1e13",
+                           "read:fast",
+                           "read:1e9,read:1e9",
+                           "read:1e9,",
+                           "latency:80",
+                           "latency:2s",
+                           "latency:0us",
+                           "reed:1e9",
+                           "read:1e9;write:1e9",
+                           "read:nan",
+                           "read:inf",
+                           "read:1e9 apples",
+                           "on",
+                           "@read:1e9",
+                           "a@read:1e9",
+                           "-1@read:1e9",
+                           "1@read:1e9,1@read:2e9",
+                           "1@",
+                           "1@none"}) {
+    EXPECT_FALSE(ParseDiskModels(text).ok()) << text;
   }
 }
 

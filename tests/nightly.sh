@@ -119,7 +119,7 @@ run_asan() {
 }
 run_tsan() {
   build_into "$ROOT/build/tsan" -DSPILLWAY_TSAN=ON -DSPILLWAY_LOCK_CHECKS=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&
-    SPILLWAY_TEST_OPERATIONS=2000 TSAN_OPTIONS="halt_on_error=1 handle_segv=0 suppressions=$ROOT/tests/tsan_suppressions.txt" ctest_in "$ROOT/build/tsan" --timeout 1500 -L "$1" -LE "nightly|full" -E "driver_run_test|driver_fault_mode_test|cli_(estimate|report|report_run)_test"
+    SPILLWAY_TEST_OPERATIONS=2000 TSAN_OPTIONS="halt_on_error=1 handle_segv=0 history_size=7 suppressions=$ROOT/tests/tsan_suppressions.txt" ctest_in "$ROOT/build/tsan" --timeout 1500 -L "$1" -LE "nightly|full" -E "driver_run_test|driver_fault_mode_test|cli_(estimate|report|report_run)_test"
 }
 run_asan_core() { run_asan "$CORE"; }
 run_asan_rest() { run_asan "$REST"; }

@@ -293,7 +293,7 @@ ResidencyStats DeviceResidency::Stats() const {
   }
   AddCounters(core_->counters, &stats);
   stats.launches = components_->log.count();
-  if (const std::optional<LinkMeter::Measured> link = core_->link.measured())
+  if (const std::optional<LinkMeter::Rates> link = core_->link.measured())
     stats.link = ResidencyStats::Link{link->alone, link->both};
   stats.link_measurements = core_->counters.link_measurements;
   stats.link_measurements_dropped = core_->counters.link_measurements_dropped;
@@ -308,12 +308,13 @@ MachineFigures DeviceResidency::Machine() const {
     const TableLock lock(core_->table);
     machine.chunk_target_bytes = components_->charges.figures(lock).target_bytes;
   }
-  machine.host_out_rate = core_->link.Rate(LinkDirection::kOut);
-  machine.host_in_rate = core_->link.Rate(LinkDirection::kIn);
+  const LinkMeter::Rates link = core_->link.rates();
+  machine.host_out_rate = link.alone.out;
+  machine.host_in_rate = link.alone.in;
   machine.disk_out_rate = core_->copy_queue(CopyQueue::kDiskOut).rate();
   machine.disk_in_rate = core_->copy_queue(CopyQueue::kDiskIn).rate();
-  machine.host_out_both_rate = core_->link.RateTogether(LinkDirection::kOut);
-  machine.host_in_both_rate = core_->link.RateTogether(LinkDirection::kIn);
+  machine.host_out_both_rate = link.both.out;
+  machine.host_in_both_rate = link.both.in;
   return machine;
 }
 

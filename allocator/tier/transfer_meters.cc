@@ -41,19 +41,27 @@ void LinkMeter::End(LinkDirection direction, uint64_t bytes, int64_t now) {
 
 void LinkMeter::SetMeasured(const policy::LinkRates& alone, const policy::LinkRates& both) {
   os::MutexLock lock(&mu_);
-  measured_ = Measured{alone, both};
+  measured_ = Rates{alone, both};
 }
 
-double LinkMeter::Rate(LinkDirection direction) const {
-  os::MutexLock lock(&mu_);
+double LinkMeter::RateLocked(LinkDirection direction) const {
   const double own = sides_[static_cast<size_t>(direction)].mean.rate();
   return own != 0 || !measured_ ? own : Of(measured_->alone, direction);
 }
 
-double LinkMeter::RateTogether(LinkDirection direction) const {
-  const double alone = Rate(direction);
+double LinkMeter::Rate(LinkDirection direction) const {
   os::MutexLock lock(&mu_);
-  return measured_ ? alone * RatioLocked(direction) : 0;
+  return RateLocked(direction);
+}
+
+LinkMeter::Rates LinkMeter::rates() const {
+  os::MutexLock lock(&mu_);
+  Rates rates;
+  rates.alone = {RateLocked(LinkDirection::kIn), RateLocked(LinkDirection::kOut)};
+  if (measured_)
+    rates.both = {rates.alone.in * RatioLocked(LinkDirection::kIn),
+                  rates.alone.out * RatioLocked(LinkDirection::kOut)};
+  return rates;
 }
 
 double LinkMeter::OwnRate(LinkDirection direction) const {
@@ -66,7 +74,7 @@ bool LinkMeter::busy(LinkDirection direction) const {
   return sides_[static_cast<size_t>(direction)].under_way != 0;
 }
 
-std::optional<LinkMeter::Measured> LinkMeter::measured() const {
+std::optional<LinkMeter::Rates> LinkMeter::measured() const {
   os::MutexLock lock(&mu_);
   return measured_;
 }

@@ -92,19 +92,18 @@ class LinkMeter {
   // What plain copies reach. Replaces what was measured before.
   void SetMeasured(const policy::LinkRates& alone, const policy::LinkRates& both);
 
-  // Bytes a second of the job's transfers in that direction, while the other is idle: a moving mean. Until
-  // enough has moved, what was measured; 0: nothing is known.
+  struct Rates {
+    policy::LinkRates alone, both;
+  };
+  // Bytes a second of the job's transfers in each direction, while the other is idle: a moving mean. Until enough has
+  // moved, what was measured; 0: nothing is known. The same while both directions run; 0: not measured.
+  Rates rates() const;
   double Rate(LinkDirection direction) const;
-  // The same while both directions run; 0: not measured.
-  double RateTogether(LinkDirection direction) const;
   // The rate of the job's transfers alone; 0: too little has moved to say.
   double OwnRate(LinkDirection direction) const;
   bool busy(LinkDirection direction) const;
 
-  struct Measured {
-    policy::LinkRates alone, both;
-  };
-  std::optional<Measured> measured() const;
+  std::optional<Rates> measured() const;
 
  private:
   struct Side {
@@ -116,12 +115,13 @@ class LinkMeter {
     return sides_[static_cast<size_t>(direction)];
   }
   void AdvanceLocked(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  double RateLocked(LinkDirection direction) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   double RatioLocked(LinkDirection direction) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   mutable os::Mutex mu_{os::LockRank::kTier};
   std::array<Side, 2> sides_ ABSL_GUARDED_BY(mu_);
   int64_t now_ ABSL_GUARDED_BY(mu_) = 0;  // up to here time has been counted
-  std::optional<Measured> measured_ ABSL_GUARDED_BY(mu_);
+  std::optional<Rates> measured_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace spillway::allocator

@@ -170,9 +170,8 @@ bool PlanRunner::IsBusy(PlanTier tier, size_t fetches, policy::Bytes bytes) cons
 // Beside fetches a copy out takes longer, where both directions of the link share what it can do.
 double PlanRunner::RateOut(PlanTier tier) const {
   if (tier == PlanTier::kDisk) return core_->copy_queue(CopyQueue::kDiskOut).rate();
-  const double together = core_->link.RateTogether(LinkDirection::kOut);
-  return together > 0 && core_->link.busy(LinkDirection::kIn) ? together
-                                                              : core_->link.Rate(LinkDirection::kOut);
+  const LinkMeter::Rates rates = core_->link.rates();
+  return rates.both.out > 0 && core_->link.busy(LinkDirection::kIn) ? rates.both.out : rates.alone.out;
 }
 
 }  // namespace spillway::allocator

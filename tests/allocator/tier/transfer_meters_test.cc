@@ -46,7 +46,7 @@ TEST(LinkMeterTest, CountsBusyTimeOnly) {
   meter.End(kOut, kMiB, 1'003'000'000);
   EXPECT_NEAR(meter.Rate(kOut), 4.0 * kMiB / 0.004, 1);
   EXPECT_EQ(meter.Rate(kIn), 0);
-  EXPECT_EQ(meter.RateTogether(kOut), 0) << "not measured";
+  EXPECT_EQ(meter.rates().both.out, 0) << "not measured";
   EXPECT_FALSE(meter.measured());
 }
 
@@ -69,7 +69,7 @@ TEST(LinkMeterTest, TheOtherDirectionIsTakenOut) {
       now += 20'000'000;
     }
     EXPECT_NEAR(knows.Rate(kIn), 10e9, 0.01e9) << beside;
-    EXPECT_NEAR(knows.RateTogether(kIn), 6e9, 0.01e9) << beside;
+    EXPECT_NEAR(knows.rates().both.in, 6e9, 0.01e9) << beside;
     EXPECT_NEAR(blind.Rate(kIn), 10e9 - 0.4e9 * beside, 0.01e9) << beside;
   }
 }
@@ -78,8 +78,8 @@ TEST(LinkMeterTest, BeforeAnythingMovedTheMeasurementSpeaks) {
   LinkMeter meter;
   meter.SetMeasured({25e9, 24e9}, {12e9, 23e9});
   EXPECT_DOUBLE_EQ(meter.Rate(kIn), 25e9);
-  EXPECT_DOUBLE_EQ(meter.RateTogether(kIn), 12e9);
-  EXPECT_DOUBLE_EQ(meter.RateTogether(kOut), 23e9);
+  EXPECT_DOUBLE_EQ(meter.rates().both.in, 12e9);
+  EXPECT_DOUBLE_EQ(meter.rates().both.out, 23e9);
   EXPECT_EQ(meter.OwnRate(kIn), 0);
   EXPECT_FALSE(meter.busy(kIn));
   meter.Begin(kIn, 5);

@@ -240,16 +240,22 @@ absl::Status SpillFile::Truncate(uint64_t bytes) {
 
 SpillFile::Growable SpillFile::SpaceToGrow(uint64_t size, uint64_t cap_bytes, uint64_t reserve_bytes) const {
   Growable growable;
-  uint64_t most = std::min(FileSizeLimit(), uint64_t{INT64_MAX});
-  if (cap_bytes != 0) most = std::min(most, cap_bytes);
-  growable.by_limits = most > size ? most - size : 0;
+  const auto limit = [&](Limit which, uint64_t most_bytes) {
+    if (growable.limit != Limit::kNone && most_bytes >= growable.limit_bytes) return;
+    growable.limit = which;
+    growable.limit_bytes = most_bytes;
+    growable.by_limits = most_bytes > size ? most_bytes - size : 0;
+  };
+  limit(Limit::kFileSize, std::min(FileSizeLimit(), uint64_t{INT64_MAX}));
+  if (cap_bytes != 0) limit(Limit::kCap, cap_bytes);
   struct statvfs info;
   if (fstatvfs(fd(), &info) != 0) return growable;
   const uint64_t total = uint64_t{info.f_blocks} * info.f_frsize;
   const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize;
   const uint64_t reserve = ReserveOf(total, reserve_bytes);
   growable.by_disk = free > reserve ? free - reserve : 0;
-  growable.by_limits = std::min(growable.by_limits, total > reserve ? total - reserve : 0);
+  // Without a word of what other files hold: a limit of this file alone.
+  limit(Limit::kFileSystem, size + (total > reserve ? total - reserve : 0));
   return growable;
 }
 

@@ -59,9 +59,12 @@ class SpillFile {
   absl::Status Truncate(uint64_t bytes);
 
   // By how many bytes the file may still grow.
+  enum class Limit : uint8_t { kNone, kCap, kFileSize, kFileSystem };
   struct Growable {
-    uint64_t by_limits = 0;  // what `cap_bytes`, RLIMIT_FSIZE and the file system's size allow
-    uint64_t by_disk = 0;    // free space beyond the reserve; 0 when the file system gives an error
+    uint64_t by_limits = 0;      // what `cap_bytes`, RLIMIT_FSIZE and the file system's size allow
+    Limit limit = Limit::kNone;  // the least of these, and what it allows in all
+    uint64_t limit_bytes = 0;
+    uint64_t by_disk = 0;  // free space beyond the reserve; 0 when the file system gives an error
     uint64_t bytes() const { return by_limits < by_disk ? by_limits : by_disk; }
   };
   // `size`: the file's size now. `cap_bytes`: the most it may become; 0: no cap. `reserve_bytes`: left free

@@ -31,6 +31,17 @@ constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
 
 std::string Mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
+std::string LimitText(const SpillFile::Growable& growable) {
+  switch (growable.limit) {
+    case SpillFile::Limit::kCap: return "its cap of " + Mebibytes(growable.limit_bytes);
+    case SpillFile::Limit::kFileSize:
+      return "the limit of a file's size of " + Mebibytes(growable.limit_bytes) + " (ulimit -f)";
+    case SpillFile::Limit::kFileSystem:
+    case SpillFile::Limit::kNone: break;
+  }
+  return "the reserve (SPILLWAY_DISK_RESERVE)";
+}
+
 }  // namespace
 
 bool SpillStore::Impl::IsUsable(const Directory& directory) const {
@@ -186,9 +197,10 @@ absl::Status SpillStore::Impl::NoCapacity(uint64_t bytes) const {
     } else if (directory->disk_full) {
       text += " on a full disk;";
     } else if (growable.by_limits < kSlotBytes) {
-      text += " that its cap or a limit keeps from growing;";
+      text += " that " + LimitText(growable) + " keeps from growing;";
     } else {
-      text += " on a disk with " + Mebibytes(growable.by_disk) + " free beyond the reserve;";
+      text += " on a disk with " + Mebibytes(growable.by_disk) +
+              " free beyond the reserve (SPILLWAY_DISK_RESERVE);";
     }
   }
   text.pop_back();

@@ -323,9 +323,8 @@ void DeviceResidency::AddBlocksLocked(const TableLock& lock, ResidencyStats* sta
     const uint64_t bytes = block->chunks * core_->chunk_bytes;
     if (block->has_chunks()) stats->resident_bytes += bytes;
     stats->clean_copy_bytes += block->copies.copy_homes.size() * core_->chunk_bytes;
-    for (const ExtentHome& home : block->copies.homes) {
+    for (const ExtentHome& home : block->copies.homes)
       (home.on_disk ? stats->disk_tier_bytes : stats->host_tier_bytes) += core_->chunk_bytes;
-    }
     if (block->pin_reasons == 0) return;
     stats->pinned_bytes += bytes;
     stats->pinned_bytes_by_reason[std::countr_zero(block->pin_reasons)] += bytes;
@@ -344,7 +343,7 @@ void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) co
   const Charges::Figures figures = charges.figures(lock);
   const uint64_t backed = charges.BackedChunks(lock) * core_->chunk_bytes;
   const uint64_t used = backed + figures.external_bytes, budget = figures.budget_in_force_bytes;
-  *total_bytes = figures.budget_bytes;
+  *total_bytes = figures.whole_bytes;
   *free_bytes = budget - std::min(budget, used);
   const bool spilled =
       core_->counters.host_spilled_bytes.load() + core_->counters.disk_spilled_bytes.load() > 0;

@@ -138,7 +138,10 @@ uint64_t AvailableHostMemory(const std::string& root) {
 
 HostMemory WholeHostMemory(const std::string& root) {
   const uint64_t limit = MemoryOfControlGroups(root).limit;
-  return {MemInfo(root, "MemTotal:"), limit == kNoLimit ? 0 : limit, WhatGrows(root)};
+  return {.machine_bytes = MemInfo(root, "MemTotal:"),
+          .group_bytes = limit == kNoLimit ? 0 : limit,
+          .available_bytes = AvailableHostMemory(root),
+          .grows_by = WhatGrows(root)};
 }
 
 std::string FirstDiskDirectory(const std::vector<std::string>& candidates) {

@@ -20,8 +20,9 @@ uint64_t AvailableHostMemory(const std::string& root = "");
 
 // What this machine has, and what its control groups let this process take, used or not.
 struct HostMemory {
-  uint64_t machine_bytes = 0;  // 0: not known
-  uint64_t group_bytes = 0;    // the least limit of the process's control groups and their parents; 0: none
+  uint64_t machine_bytes = 0;    // 0: not known
+  uint64_t group_bytes = 0;      // the least limit of the process's control groups and their parents; 0: none
+  uint64_t available_bytes = 0;  // AvailableHostMemory; 0: not known
   std::string grows_by;  // what may give the machine more later: machine_bytes is no limit; empty: nothing
 };
 HostMemory WholeHostMemory(const std::string& root = "");

@@ -48,8 +48,8 @@ typedef struct spillway_api {
   /* Start and size (as asked for) of the block that holds `pointer`. */
   int (*find_range)(const void* pointer, void** base, size_t* bytes);
   int (*empty_cache)(int device);
-  /* total = budget; free = budget - resident live blocks - external memory, and once blocks have left the GPU
-   * what others can make free by leaving. */
+  /* total = budget and reserve; free = budget - resident live blocks - external memory, and once blocks have left the
+   * GPU what others can make free by leaving. */
   int (*memory_info)(int device, size_t* free_bytes, size_t* total_bytes);
   int (*device_stats)(int device, spillway_device_stats* stats);
   /* Words for the last refusal on this thread since its last allocation began, of a call of this table or of

@@ -58,10 +58,17 @@ absl::Status CheckHostMemory(const Settings& settings, const SettingSource& sour
   const bool group = host.group_bytes != 0 && (machine == 0 || host.group_bytes < machine);
   const uint64_t most = group ? host.group_bytes : machine;
   if (most == 0 || wanted <= most) {
-    if (grows && host.machine_bytes != 0 && wanted > host.machine_bytes)
-      warnings->push_back(absl::StrCat(
-          "the host tier may take ", os::BytesText(wanted), ", above the ", os::BytesText(host.machine_bytes),
-          " that this machine has now; its memory can grow (", host.grows_by, ")"));
+    const std::string may_take =
+        absl::StrCat("the host tier may take ", os::BytesText(wanted), ", above the ");
+    if (grows && host.machine_bytes != 0 && wanted > host.machine_bytes) {
+      warnings->push_back(absl::StrCat(may_take, os::BytesText(host.machine_bytes),
+                                       " that this machine has now; its memory can grow (", host.grows_by,
+                                       ")"));
+    } else if (host.available_bytes != 0 && wanted > host.available_bytes) {
+      warnings->push_back(absl::StrCat(may_take, os::BytesText(host.available_bytes),
+                                       " that are available to this process now: beyond them the system ends "
+                                       "processes (SPILLWAY_HOST_MEMORY)"));
+    }
     return absl::OkStatus();
   }
   std::string accepted = absl::StrCat("at most ", os::BytesText(most), ", ",

@@ -156,6 +156,10 @@ void SpillwayAllocator::Refuse(size_t bytes, c10::DeviceIndex device, cudaStream
   const size_t limit = limits_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
   refusal.reason = api_->last_error();
   std::tie(refusal.free, refusal.total) = getMemoryInfo(device);
+  // Not what idle blocks could make free: that did not help.
+  spillway_device_stats ours = {};
+  if (api_->device_stats(device, &ours) == 0)
+    refusal.free = std::min(refusal.free, refusal.total - std::min<size_t>(refusal.total, ours.chunk_bytes));
   if (limit != kNoLimit) refusal.allowed = limit;
   const auto stats = getDeviceStats(device);
   refusal.allocated = static_cast<size_t>(stats.allocated_bytes[0].current);

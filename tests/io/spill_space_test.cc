@@ -36,7 +36,7 @@ TEST(SpillStoreSpaceTest, ReservesAllOrNothingWithinTheCap) {
   const std::vector<SlotId> slots = Reserve(store.get(), 20);
   const absl::Status status = store->ReserveSlots(1).status();
   EXPECT_THAT(std::string(status.message()), HasSubstr(directory.path()));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("cap"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("that its cap of "));
   EXPECT_EQ(store->space().free_bytes, 0u);
   EXPECT_EQ(store->space().total_bytes, 20u * kSlotBytes);
   EXPECT_EQ(store->stats().file_bytes, 20u * kSlotBytes);

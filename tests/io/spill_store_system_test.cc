@@ -267,7 +267,9 @@ TEST_P(SpillStoreLimitTest, GrowsOnlyToTheFileSizeLimit) {
   Limit(10 * kSlotBytes + kPageBytes);
   auto store = MakeStore(Options());
   EXPECT_EQ(Reserve(store.get(), 10).size(), 10u);
-  EXPECT_TRUE(absl::IsResourceExhausted(store->ReserveSlots(1).status()));
+  const absl::Status status = store->ReserveSlots(1).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("(ulimit -f) keeps from growing"));
 }
 
 // The signal that the kernel sends with EFBIG would end the job.

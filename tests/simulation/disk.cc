@@ -201,7 +201,10 @@ absl::Status SpillFile::Truncate(uint64_t bytes) {
 
 SpillFile::Growable SpillFile::SpaceToGrow(uint64_t size, uint64_t cap_bytes, uint64_t) const {
   const uint64_t space = Disk::current()->SpaceOf(fd_.load());
-  return {cap_bytes == 0 ? space : cap_bytes - std::min(cap_bytes, size), space};
+  return {.by_limits = cap_bytes == 0 ? space : cap_bytes - std::min(cap_bytes, size),
+          .limit = cap_bytes == 0 ? Limit::kFileSystem : Limit::kCap,
+          .limit_bytes = cap_bytes == 0 ? size + space : cap_bytes,
+          .by_disk = space};
 }
 
 void SpillFile::Close() {

@@ -288,13 +288,27 @@ absl::Status Charges::PromiseAndGrow(TableLock* lock, uint64_t chunks,
 }
 
 std::string Charges::OnGpuText(const Charge& charge) const {
-  return Exactly(charge.chunk_target) + " of GPU memory (of the " + (Capped() ? "limit of " : "budget of ") +
-         Exactly(budget_.Budget()) + ")";
+  const uint64_t all = budget_.Budget() + budget_.Reserve();
+  std::string text = Exactly(charge.chunk_target) + " of GPU memory (" +
+                     (Capped() ? "a limit of " : "a budget of ") + Exactly(budget_.Budget());
+  if (budget_.Reserve() > 0) text += " and a reserve of " + Exactly(budget_.Reserve());
+  uint64_t less = all - std::min(all, charge.chunk_target);
+  const uint64_t external = std::min(less, budget_.external + budget_.external_coming);
+  if (external > 0) text += ", less " + Exactly(external) + " of other memory of this process";
+  less -= external;
+  if (less >= chunk_bytes_) {
+    text +=
+        std::string(external > 0 ? " and " : ", less ") + Exactly(less) + " that the GPU does not have now";
+  } else if (less > 0) {
+    text += ", in whole chunks of " + Exactly(chunk_bytes_);
+  }
+  return text + ")";
 }
 
 absl::Status Charges::RefusalOf(Charge charge, uint64_t promised_elsewhere) const {
   // What could be lent counts as there.
-  charge.chunk_target += (budget_.MostTarget() - budget_.ChunkTarget()) / chunk_bytes_ * chunk_bytes_;
+  const auto whole = [this](uint64_t bytes) { return bytes / chunk_bytes_ * chunk_bytes_; };
+  charge.chunk_target += whole(budget_.MostTarget()) - whole(budget_.ChunkTarget());
   const std::string on_gpu = OnGpuText(charge);
   std::string raise = " too little. To do: ";
   // A budget with a reserve is all that the GPU had.
@@ -336,7 +350,7 @@ std::string Charges::CapacityText(const Charge& charge, uint64_t promised_elsewh
   if (needed <= there) return text + ". To do: try again";
   text += ": " + Exactly(needed - there) + " too little. To do: ";
   if (!capacity_->has_disk()) return text + "a SPILLWAY_HOST_MEMORY that gives this process that much more";
-  return text + "make that much free in the directories of SPILLWAY_DIRS, beyond the reserve";
+  return text + "let the spill files in SPILLWAY_DIRS grow by that much";
 }
 
 // ---- Reports.
@@ -347,6 +361,7 @@ Charges::Figures Charges::figures(const TableLock& lock) const {
   figures.target_bytes = chunks_.target() * chunk_bytes_;
   const uint64_t allowed = budget_.BudgetTarget() / chunk_bytes_ * chunk_bytes_;
   figures.most_budget_bytes = budget_.budget + peak_lent_reserve_;
+  figures.whole_bytes = budget_.budget + budget_.reserve;
   figures.budget_bytes = budget_.Budget() + budget_.LentReserve();
   figures.budget_in_force_bytes = figures.budget_bytes - (allowed - std::min(allowed, figures.target_bytes));
   figures.chunk_bytes = chunks_.created() * chunk_bytes_;

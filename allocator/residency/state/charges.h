@@ -137,7 +137,8 @@ class Charges {
 
   struct Figures {
     uint64_t most_budget_bytes =
-        0;  // of the options, and the most that was lent of the reserve: bounds every peak
+        0;                     // of the options, and the most that was lent of the reserve: bounds every peak
+    uint64_t whole_bytes = 0;  // of the options, with the reserve: never changes
     uint64_t budget_bytes = 0;           // now: not above the application's own limit
     uint64_t budget_in_force_bytes = 0;  // of it, less while the driver has less
     uint64_t target_bytes = 0;           // of it, what chunks may hold now

@@ -172,8 +172,12 @@ void Reclaimer::ChooseVictimsLocked(const TableLock& lock, uint64_t chunks, bool
       may_leave, victims);
   for (size_t i = decommitted; i < victims->size(); ++i) planned_->NoteUnplannedLocked(lock, *(*victims)[i]);
   if (victims->size() > decommitted && !core_->pressure.exchange(true)) {
-    os::ReportLine("spilling starts: the job has outgrown its budget of " +
-                   os::BytesText(charges_->figures(lock).budget_bytes));
+    const Charges::Figures figures = charges_->figures(lock);
+    std::string text =
+        "spilling starts: the job has outgrown its budget of " + os::BytesText(figures.budget_bytes);
+    if (figures.target_bytes < figures.budget_bytes)
+      text += ", of which " + os::BytesText(figures.target_bytes) + " are for its blocks";
+    os::ReportLine(text);
   }
 }
 

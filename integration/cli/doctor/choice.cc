@@ -184,14 +184,14 @@ void Choice::HostMemory(const std::vector<const DiskFacts*>& disks) {
   const auto size = ParseSize(*given, Percent::kAccepted);
   if (size.ok() && size->percent == 0 && most != 0 && size->bytes > most) return DefaultHostMemory(disks);
   std::string reason = "as given";
-  const uint64_t available = facts_.system.available_bytes;
+  const uint64_t available = facts_.system.memory.available_bytes;
   if (size.ok() && available != 0 && size->Of(available) > available)
     absl::StrAppend(&reason, "; only ", BytesText(available), " are available now");
   Take("host_memory", reason);
 }
 
 void Choice::DefaultHostMemory(const std::vector<const DiskFacts*>& disks) {
-  const uint64_t available = facts_.system.available_bytes;
+  const uint64_t available = facts_.system.memory.available_bytes;
   if (available == 0) {
     Unset("host_memory", "what is available is not known: set what can be spared");
     return;

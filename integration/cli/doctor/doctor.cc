@@ -79,7 +79,7 @@ void LookAtRest(const DoctorOptions& options, const Settings& settings, const Se
                 ProgressBar* bar, DoctorFacts* facts) {
   DriverOptions driver;
   driver.path = settings.cuda_driver;
-  driver.host_bytes = facts->system.available_bytes;
+  driver.host_bytes = facts->system.memory.available_bytes;
   driver.link_time = options.quick ? kQuickLinkTime : kLinkTime;
   driver.link_progress = [bar](int device, double part) {
     bar->Show(absl::StrCat("GPU ", device, ": copying"), part, "");

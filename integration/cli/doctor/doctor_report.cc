@@ -50,7 +50,7 @@ Json Of(const SystemFacts& it) {
           {"numa_nodes", AboveZero(it.numa_nodes)},
           {"memory_bytes", AboveZero(it.memory.machine_bytes)},
           {"group_memory_bytes", AboveZero(it.memory.group_bytes)},
-          {"available_bytes", AboveZero(it.available_bytes)}};
+          {"available_bytes", AboveZero(it.memory.available_bytes)}};
 }
 
 Json Of(const TorchFacts& it) {

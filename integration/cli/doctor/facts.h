@@ -38,7 +38,6 @@ struct SystemFacts {
   int numa_nodes = 0;     // 0: not known
   std::string container;  // "docker"; empty: no sign of one
   HostMemory memory;
-  uint64_t available_bytes = 0;  // of host memory, to this process; 0: not known
 };
 
 struct LimitFacts {

@@ -112,13 +112,13 @@ void Judgement::System() {
 
 void Judgement::Memory() {
   const SystemFacts& it = facts_.system;
-  std::string text = absl::StrCat(BytesText(it.memory.machine_bytes), ", ", BytesText(it.available_bytes),
-                                  " available to this process");
+  std::string text = absl::StrCat(BytesText(it.memory.machine_bytes), ", ",
+                                  BytesText(it.memory.available_bytes), " available to this process");
   if (it.memory.group_bytes != 0 && it.memory.group_bytes < it.memory.machine_bytes)
     absl::StrAppend(&text, " (its control group may use ", BytesText(it.memory.group_bytes), ")");
-  if (it.available_bytes == 0) {
+  if (it.memory.available_bytes == 0) {
     Add(Verdict::kLimited, "host memory", "not known", "set SPILLWAY_HOST_MEMORY");
-  } else if (it.available_bytes < kLittleMemory) {
+  } else if (it.memory.available_bytes < kLittleMemory) {
     Add(Verdict::kLimited, "host memory", text,
         "little to spill to: nearly everything will go to the disk; ask the container or batch system for "
         "more");

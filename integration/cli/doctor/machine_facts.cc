@@ -167,7 +167,6 @@ SystemFacts LookAtSystem(const std::string& root) {
   facts.numa_nodes = NumaNodes(root);
   facts.container = Container(root);
   facts.memory = WholeHostMemory(root);
-  facts.available_bytes = AvailableHostMemory(root);
   return facts;
 }
 

@@ -54,6 +54,7 @@ class ProcessTest(unittest.TestCase):
         self.assert_right(done)
         words = "spillway: spilling starts: the job has outgrown its budget of"
         self.assertEqual(done.stderr.count(words), 1, done.stderr)
+        self.assertRegex(done.stderr, words + r" [0-9.]+ MiB, of which [0-9.]+ MiB are for its blocks\n")
         # One number for the budget, in each line that names it.
         budgets = re.findall(r"budget of ([0-9.]+ MiB)|: budget ([0-9.]+ MiB)", done.stderr)
         self.assertEqual((len(budgets), len({a or b for a, b in budgets})), (3, 1), done.stderr)
@@ -148,8 +149,11 @@ print(float(torch.full((4 << 20,), 3.0, device="cuda")[0]))
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, r"OutOfMemoryError: CUDA out of memory\. Tried to allocate[^\n]*\nSpillway: ")
         words = re.search(r"\nSpillway: (capacity off the GPU is short: .*)", done.stderr).group(1)
-        sizes = [int(number) for number in re.findall(r"(\d+) MiB", words.partition(" To do: ")[0])]
-        live, headroom, needed, on_gpu, _, host, disk, there, short = sizes
+        budget = re.search(r"of GPU memory \(a budget of (\d+) MiB and a reserve of (\d+) MiB(?:, less (\d+) MiB of other memory of this process)?\)", words)
+        self.assertTrue(budget, words)
+        sizes = [int(number) for number in re.findall(r"(\d+) MiB", words.replace(budget[0], "").partition(" To do: ")[0])]
+        live, headroom, needed, on_gpu, host, disk, there, short = sizes
+        self.assertEqual(int(budget[1]) + int(budget[2]) - int(budget[3] or 0), on_gpu, words)
         self.assertEqual((live + headroom, on_gpu + host + disk, needed - there), (needed, there, short), words)
         self.assertGreater(short, 0)
         self.assertIn("To do: a SPILLWAY_HOST_MEMORY that gives this process that much more", words)

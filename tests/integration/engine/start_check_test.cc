@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 class StartCheckTest : public ::testing::Test {
  protected:
   StartCheckTest() {
-    facts_.host = {23 * kGiB, 0, ""};
+    facts_.host.machine_bytes = 23 * kGiB;
     facts_.device_bytes = {80 * kGiB, 40 * kGiB};
   }
 
@@ -86,6 +86,18 @@ TEST_F(StartCheckTest, HostMemoryIsWithinTheControlGroup) {
   EXPECT_TRUE(Check().ok());
 }
 
+TEST_F(StartCheckTest, MoreHostMemoryThanIsAvailableCostsALine) {
+  facts_.host.available_bytes = 6 * kGiB;
+  values_["host_memory"] = "6GiB";
+  EXPECT_TRUE(Check().ok());
+  EXPECT_THAT(warnings_, IsEmpty());
+  values_["host_memory"] = "7GiB";
+  EXPECT_TRUE(Check().ok());
+  EXPECT_THAT(warnings_,
+              ElementsAre("the host tier may take 7.00 GiB, above the 6.00 GiB that are available to "
+                          "this process now: beyond them the system ends processes (SPILLWAY_HOST_MEMORY)"));
+}
+
 TEST_F(StartCheckTest, TheTotalOfAMachineThatGrowsIsNoLimit) {
   facts_.host.grows_by = "virtio_mem";
   values_["host_memory"] = "64GiB";
@@ -100,7 +112,8 @@ TEST_F(StartCheckTest, TheTotalOfAMachineThatGrowsIsNoLimit) {
   values_["host_memory"] = "64GiB";
   facts_.host.group_bytes = 8 * kGiB;
   EXPECT_THAT(Words(), HasSubstr("which this process's control group may use")) << "a group does not grow";
-  facts_.host = {23 * kGiB, 32 * kGiB, "virtio_mem"};
+  facts_.host.group_bytes = 32 * kGiB;
+  facts_.host.grows_by = "virtio_mem";
   EXPECT_THAT(Words(), HasSubstr("at most 32.00 GiB, which this process's control group may use"))
       << "nor here";
 }

@@ -34,6 +34,9 @@ TEST(LendingTest, ALaunchThatNeedsMoreGetsItAndItComesBack) {
   EXPECT_EQ(LaunchAll(device, blocks), CUDA_SUCCESS) << device->LastError();
   device.Synchronize();
   const ResidencyStats stats = device->Stats();
+  uint64_t free_bytes = 0, total_bytes = 0;
+  device->MemoryInfo(&free_bytes, &total_bytes);
+  EXPECT_EQ(total_bytes, 5u << 20) << "not what is lent now";
   EXPECT_GT(stats.budget_bytes, budget);
   EXPECT_LE(stats.budget_bytes, budget + (1 << 20));
   EXPECT_EQ(stats.budget_in_force_bytes, stats.budget_bytes);
@@ -158,11 +161,11 @@ TEST(CapTest, WhatIsAboveTheApplicationsLimitLeavesAndComesBack) {
   EXPECT_TRUE(tests::WaitUntil([&] { return device->Stats().chunk_bytes <= (2 << 20); }));
   uint64_t free_bytes = 0, total_bytes = 0;
   device->MemoryInfo(&free_bytes, &total_bytes);
-  EXPECT_EQ(total_bytes, 2u << 20);
-  EXPECT_LE(free_bytes, total_bytes);
+  EXPECT_EQ(total_bytes, 5u << 20) << "with the reserve, and whatever the limit";
+  EXPECT_LE(free_bytes, 2u << 20);
   EXPECT_EQ(LaunchAll(device, blocks), CUDA_ERROR_OUT_OF_MEMORY);
   const std::string words(device->Allocate(3 << 20, {}).status().message());
-  EXPECT_THAT(words, HasSubstr("of the limit of 2 MiB"));
+  EXPECT_THAT(words, HasSubstr("of GPU memory (a limit of 2 MiB"));
   EXPECT_THAT(words, HasSubstr("set_per_process_memory_fraction"));
   EXPECT_LE(device->Stats().chunk_bytes, 2u << 20) << "the reserve is above the limit";
   for (uint64_t i = 0; i < blocks.size(); ++i) {

@@ -80,7 +80,7 @@ TEST(ChoiceTest, HostMemoryIsHalfWhereTheDisksAreSlowBesideTheLink) {
 TEST(ChoiceTest, ATinyControlGroup) {
   DoctorFacts facts = GoodFacts();
   facts.system.memory.group_bytes = 128 * kMiB;
-  facts.system.available_bytes = 100 * kMiB;
+  facts.system.memory.available_bytes = 100 * kMiB;
   EXPECT_EQ(Find(facts, "host_memory").value, "0");
   EXPECT_THAT(Find(facts, "host_memory").reason, HasSubstr("48 MiB of staging"));
   EXPECT_TRUE(StartWith(facts).ok());
@@ -91,7 +91,7 @@ TEST(ChoiceTest, ATinyControlGroup) {
   EXPECT_EQ(Find(facts, "host_memory").value, "0");
   EXPECT_EQ(Find(facts, "host_memory").reason,
             "only 100.00 MiB are available: with no disk either, a job has its GPU's memory alone");
-  facts.system.available_bytes = 0;
+  facts.system.memory.available_bytes = 0;
   EXPECT_EQ(Find(facts, "host_memory").value, "");
 }
 

@@ -33,8 +33,8 @@ inline DoctorFacts GoodFacts() {
   facts.system.cpu = "A processor";
   facts.system.cpus = 16;
   facts.system.numa_nodes = 2;
-  facts.system.memory = {128 * kGiB, 0, ""};
-  facts.system.available_bytes = 100 * kGiB;
+  facts.system.memory.machine_bytes = 128 * kGiB;
+  facts.system.memory.available_bytes = 100 * kGiB;
   facts.torch = {"/venv/bin/python", true, "", "2.11.0+cu130", "2.11", "13.0", "", false};
   facts.driver.version = 13000;
   DeviceFacts& device = facts.driver.devices.emplace_back();

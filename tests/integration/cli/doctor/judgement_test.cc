@@ -69,11 +69,11 @@ TEST(JudgementTest, AnotherKindOfMachine) {
 TEST(JudgementTest, HostMemory) {
   DoctorFacts facts = GoodFacts();
   facts.system.memory.group_bytes = 600 * kMiB;
-  facts.system.available_bytes = 48 * kMiB;
+  facts.system.memory.available_bytes = 48 * kMiB;
   EXPECT_EQ(FindingOf(facts, "host memory").verdict, Verdict::kLimited);
   EXPECT_EQ(FindingOf(facts, "host memory").found,
             "128.00 GiB, 48.00 MiB available to this process (its control group may use 600.00 MiB)");
-  facts.system.available_bytes = 0;
+  facts.system.memory.available_bytes = 0;
   EXPECT_EQ(FindingOf(facts, "host memory").advice, "set SPILLWAY_HOST_MEMORY");
 }
 

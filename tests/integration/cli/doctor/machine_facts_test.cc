@@ -44,14 +44,14 @@ TEST_F(MachineFactsTest, ReadsProcessorMemoryAndNodes) {
   EXPECT_EQ(facts.numa_nodes, 2);
   EXPECT_GT(facts.cpus, 0);
   EXPECT_EQ(facts.memory.machine_bytes, 32768 * kMiB);
-  EXPECT_EQ(facts.available_bytes, 16384 * kMiB);
+  EXPECT_EQ(facts.memory.available_bytes, 16384 * kMiB);
   EXPECT_EQ(facts.cpu_quota, 0);
   EXPECT_EQ(facts.container, "");
 }
 
 TEST_F(MachineFactsTest, NothingReadableIsNotKnown) {
   const SystemFacts facts = LookAtSystem(root_ + "/none");
-  EXPECT_EQ(facts.available_bytes, 0u);
+  EXPECT_EQ(facts.memory.available_bytes, 0u);
   EXPECT_EQ(facts.memory.machine_bytes, 0u);
   EXPECT_EQ(facts.cpu, "");
   const LimitFacts limits = LookAtLimits(root_ + "/none");
@@ -67,7 +67,7 @@ TEST_F(MachineFactsTest, AControlGroupAndItsParentLimitMemoryAndTime) {
   Write("/sys/fs/cgroup/jobs/cpu.max", "250000 100000\n");
   const SystemFacts facts = LookAtSystem(root_);
   EXPECT_EQ(facts.memory.group_bytes, 64 * kMiB);
-  EXPECT_EQ(facts.available_bytes, 48 * kMiB);
+  EXPECT_EQ(facts.memory.available_bytes, 48 * kMiB);
   EXPECT_EQ(facts.cpu_quota, 2.5);
 }
 

@@ -51,6 +51,7 @@ absl::Status ClaimQueue::ClaimInTurnLocked(TableLock* lock, const AccessSet& set
   if (!ticket.refusal.ok()) return ticket.refusal;
   os::Wait wait(core_->waits, os::WaitKind::kChunks, "");
   bool named = false;
+  ticket.number = ++tickets_;
   queue_.push_back(&ticket);
   absl::Status status;
   while (status.ok() && !TryGrantLocked(lock, set, &ticket, grant)) {

@@ -56,10 +56,10 @@ class ClaimQueue {
   // Refuses the first in the queue: nothing is left that the device's thread could free, and nothing is under
   // way.
   void RefuseHeadLocked(const TableLock& lock, const absl::Status& why);
-  // Identifies the first in the queue; null when the queue is empty.
-  const void* HeadLocked(const TableLock& lock) const {
+  // The number of the first in the queue, never given twice; 0 when the queue is empty.
+  uint64_t HeadLocked(const TableLock& lock) const {
     lock.Covers(core_->table);
-    return queue_.empty() ? nullptr : queue_.front();
+    return queue_.empty() ? 0 : queue_.front()->number;
   }
   // Claims granted and not released.
   uint64_t grants(const TableLock& lock) const {
@@ -69,6 +69,7 @@ class ClaimQueue {
 
  private:
   struct Ticket {
+    uint64_t number = 0;       // from 1
     uint64_t needed = 0;       // chunks, once it is the first in the queue
     bool tried_again = false;  // the full budget, after a refused chunk
     absl::Status refusal;
@@ -112,6 +113,7 @@ class ClaimQueue {
   Faulter* const faulter_;
   const std::function<void()> wake_;
   std::deque<Ticket*> queue_ ABSL_GUARDED_BY(core_->table.mu);
+  uint64_t tickets_ ABSL_GUARDED_BY(core_->table.mu) = 0;
   uint64_t grants_ ABSL_GUARDED_BY(core_->table.mu) = 0;
 };
 

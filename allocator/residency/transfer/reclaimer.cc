@@ -206,15 +206,16 @@ bool Reclaimer::EndEarlierPausesLocked(const TableLock& lock) {
 void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
   const int64_t now = os::Clock::System()->NowNanos();
   const uint64_t freed = core_->counters.evictions.load() + addresses_->frees(lock);
-  if (claims_->HeadLocked(lock) != stuck_head_) head_since_ = now;
-  if (claims_->HeadLocked(lock) != stuck_head_ || freed != freed_then_) evictor_->ForgetFailures();
+  const uint64_t head = claims_->HeadLocked(lock);
+  if (head != stuck_head_) head_since_ = now;
+  if (head != stuck_head_ || freed != freed_then_) evictor_->ForgetFailures();
   const bool retries = evictor_->first_failure().ok() && evictor_->chunks_coming(lock) > 0;
   const bool may_free = cancelled || retries || evictor_->MayFreeLocked(lock) || claims_->grants(lock) > 0 ||
                         faulter_->prefetches_under_way() > 0 || probe_->measuring() ||
                         evictor_->MayDriveComeBack(now) || core_->clock.MayComplete();
-  if (stuck_since_ == 0 || claims_->HeadLocked(lock) != stuck_head_ || freed != freed_then_ || may_free) {
+  if (stuck_since_ == 0 || head != stuck_head_ || freed != freed_then_ || may_free) {
     stuck_since_ = may_free ? 0 : now;
-    stuck_head_ = claims_->HeadLocked(lock);
+    stuck_head_ = head;
     freed_then_ = freed;
     return;
   }

@@ -83,8 +83,8 @@ class Reclaimer {
   bool waits_for_time_ = false;
   // Since when nothing could help this first claim, and what had been freed by then.
   int64_t stuck_since_ = 0;
-  const void* stuck_head_ = nullptr;
-  int64_t head_since_ = 0;
+  uint64_t stuck_head_ = 0;
+  int64_t head_since_ = 0;  // when it was first seen
   uint64_t freed_then_ = 0;
 };
 

@@ -29,6 +29,9 @@ case " ${arguments[*]:-} " in
   *" -h "* | *" --help "*) exec python3 "$ROOT/integration/quickstart/quickstart.py" --help ;;
 esac
 
+# What is wrong with them is said before the build. Where there is no Python yet it is said after it.
+! command -v python3 >/dev/null || python3 "$ROOT/integration/quickstart/quickstart.py" --check "${arguments[@]}"
+
 # on_simcuda: the runs are to be on the stand-in device, which is built for that alone.
 on_simcuda() {
   case " ${arguments[*]:-} " in

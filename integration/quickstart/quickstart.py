@@ -40,10 +40,14 @@ def parse_arguments(argv=None):
     add("--json", type=Path, metavar="FILE", help="write the figures here")
     add("--device", choices=["auto", "gpu", "simcuda"], default="auto", help="default: the GPU where there is one")
     add("--build", type=Path, default=job.ROOT / "build", metavar="DIR", help="where Spillway was built")
+    add("--check", action="store_true", help=argparse.SUPPRESS)  # for quickstart.sh: looks at the arguments alone
     add("train", nargs="*", metavar="-- ARGUMENTS", help="more arguments of train_gpt.py")
     args = parser.parse_args(argv)
     if not 1 <= args.budget <= 100:
         parser.error("--budget is a percentage from 1 to 100")
+    if args.steps < 1:
+        parser.error("--steps is a number from 1 on")
+    parse_size(args.host_memory, 1)
     return args
 
 
@@ -176,6 +180,8 @@ def run_all(args, machine):
 
 def main():
     args = parse_arguments()
+    if args.check:
+        return
     device = args.device if args.device != "auto" else "gpu" if job.has_gpu() else "simcuda"
     machine = job.Machine(device=device, work=args.build.resolve() / "quickstart", build=args.build.resolve())
     print(f"\n== the example job, four ways, on {'the GPU' if device == 'gpu' else 'simcuda, a stand-in device'}")

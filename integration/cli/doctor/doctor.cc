@@ -38,6 +38,7 @@ namespace {
 
 constexpr double kQuickSeconds = 1;
 constexpr double kMostSeconds = 3600;
+constexpr uint64_t kLeastRatedWrites = 1'000'000'000;
 constexpr auto kLinkTime = std::chrono::milliseconds(500);
 constexpr auto kQuickLinkTime = std::chrono::milliseconds(100);
 
@@ -70,6 +71,10 @@ absl::Status ReadOptions(const DoctorOptions& options, DoctorFacts* facts) {
   if (options.ssd_writes.empty()) return absl::OkStatus();
   const auto writes = ParseSize(options.ssd_writes, Percent::kRefused);
   if (!writes.ok()) return OptionNotAccepted("--ssd-writes", options.ssd_writes, writes.status().message());
+  // A number of terabytes whose unit was left out.
+  if (writes->bytes < kLeastRatedWrites)
+    return OptionNotAccepted("--ssd-writes", options.ssd_writes,
+                             "a size with its unit, from 1GB on, as in 600TB");
   facts->rated_writes = writes->bytes;
   return absl::OkStatus();
 }

@@ -8,6 +8,9 @@ the figures of now and `spillway.last_error()` the words of the last refusal.
 
 import os
 
+_LATER = {"enable": "activation", "NotActiveError": "figures", "last_error": "figures", "stats": "figures"}
+__all__ = ["NotActiveError", "enable", "last_error", "library", "library_dir", "stats"]  # noqa: F822
+
 
 def library_dir():
     """The folder of Spillway's libraries: SPILLWAY_LIBRARY_DIR if it is set, else the one of this package."""
@@ -21,12 +24,19 @@ def library():
 
 def __getattr__(name):
     """Names whose modules cost an import of ctypes and json, only where they are used."""
-    if name == "enable":
-        from spillway import activation
+    if name in _LATER:
+        from importlib import import_module
 
-        return activation.enable
-    if name in ("stats", "last_error", "NotActiveError"):
-        from spillway import figures
+        return getattr(import_module(f"spillway.{_LATER[name]}"), name)
+    if name == "__version__":
+        from importlib import metadata
 
-        return getattr(figures, name)
+        try:
+            return metadata.version("spillway")
+        except metadata.PackageNotFoundError:  # a checkout that is not installed
+            pass
     raise AttributeError(f"module 'spillway' has no attribute '{name}'")
+
+
+def __dir__():
+    return sorted([*__all__, "__version__"])

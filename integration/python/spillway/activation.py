@@ -8,6 +8,7 @@ opens it; the library then takes it over, as long as nobody has initialised it.
 import ctypes
 import difflib
 import importlib.metadata
+import inspect
 import os
 import re
 import site
@@ -55,6 +56,11 @@ def enable(**settings):
         else:
             _agree(library, texts)
     return True
+
+
+# For help() and for editors.
+enable.__signature__ = inspect.Signature(
+    [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in start_up.our_keys()])  # fmt: skip
 
 
 def _text(name, value):

@@ -39,6 +39,24 @@ def four_runs(**changes_of_conf):
     return [finished(job.UNCAPPED), plain, finished(job.PRELOAD), finished(job.CONF, **changes_of_conf)]
 
 
+class ArgumentsTest(unittest.TestCase):
+    def check(self, *arguments):
+        script = ROOT / "integration/quickstart/quickstart.py"
+        return subprocess.run([sys.executable, "-B", script, "--check", *arguments], capture_output=True, text=True)
+
+    def test_what_is_wrong_is_said_before_the_build(self):
+        good = self.check("--budget", "40", "--host-memory", "2GiB", "--", "--width", "768")
+        self.assertEqual((good.returncode, good.stdout, good.stderr), (0, "", ""))
+        for arguments, words in ((("--budgt", "40"), "--budgt"), (("--budget", "0"), "--budget is a percentage from 1 to 100"),
+                                 (("--steps", "0"), "--steps is a number from 1 on"),
+                                 (("--host-memory", "much"), "--host-memory much: expected a size")):  # fmt: skip
+            wrong = self.check(*arguments)
+            self.assertGreater(wrong.returncode, 0, arguments)
+            self.assertIn(words, wrong.stderr)
+        script = (ROOT / "integration/quickstart.sh").read_text()
+        self.assertLess(script.index("--check"), script.index("install_packages"), "before anything is installed")
+
+
 class SizeTest(unittest.TestCase):
     def test_sizes_and_percentages(self):
         self.assertEqual(quickstart.parse_size("10%", 1000), 100)

@@ -1,5 +1,7 @@
 """The start-up hook: what it recognises, what it leaves for PyTorch, and that it never breaks Python."""
 
+import ast
+import inspect
 import os
 import re
 import shutil
@@ -14,7 +16,33 @@ ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "integration" / "python"
 sys.path.insert(0, str(PACKAGE))
 
-from spillway import start_up  # noqa: E402  (the path comes first)
+import spillway  # noqa: E402  (the path comes first)
+from spillway import start_up  # noqa: E402
+
+
+class InterfaceTest(unittest.TestCase):
+    """What editors, help() and type checkers see."""
+
+    def ask(self, code):
+        environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
+        return subprocess.run([sys.executable, "-B", "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
+
+    def test_names(self):
+        stub = ast.parse((PACKAGE / "spillway" / "__init__.pyi").read_text())
+        typed = {node.name for node in stub.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+        words = self.ask("import spillway; print(*spillway.__all__); print(*dir(spillway))").splitlines()
+        self.assertEqual(set(words[0].split()), typed)
+        self.assertEqual(set(words[1].split()), typed | {"__version__"})
+        self.assertTrue((PACKAGE / "spillway" / "py.typed").is_file())
+        self.assertEqual(self.ask("from spillway import *; print(enable.__name__, stats.__name__)"), "enable stats\n")
+        with self.assertRaises(AttributeError):
+            spillway.no_such_name
+
+    def test_settings_are_in_the_signature(self):
+        stub = ast.parse((PACKAGE / "spillway" / "__init__.pyi").read_text())
+        enable = next(node for node in stub.body if isinstance(node, ast.FunctionDef) and node.name == "enable")
+        self.assertEqual([argument.arg for argument in enable.args.kwonlyargs], start_up.our_keys())
+        self.assertEqual(list(inspect.signature(spillway.enable).parameters), start_up.our_keys())
 
 
 class ConfigurationTest(unittest.TestCase):

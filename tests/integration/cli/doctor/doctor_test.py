@@ -152,6 +152,7 @@ class DoctorTest(DoctorCase):
                 (("--gpu-memory", "lots"), "--gpu-memory=lots is not accepted; accepted: a size such as 20GiB"),
                 (("--disk-seconds", "-1"), "--disk-seconds=-1 is not accepted; accepted: 0 to 3600"),
                 (("--disk-seconds", "nan"), "--disk-seconds=nan is not accepted; accepted: 0 to 3600"),
+                (("--ssd-writes", "600"), "--ssd-writes=600 is not accepted; accepted: a size with its unit, from 1GB on, as in 600TB"),
                 (("--ssd-writes", "much"), "--ssd-writes=much is not accepted; accepted: a size")]  # fmt: skip
         for arguments, words in rows:
             done = run(*arguments)

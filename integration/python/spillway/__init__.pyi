@@ -1,0 +1,39 @@
+import os
+from collections.abc import Sequence
+from typing import Any
+
+__version__: str
+
+_Path = str | os.PathLike[str]
+_Value = str | float | bool | os.PathLike[str] | Sequence[_Path] | None
+
+class NotActiveError(RuntimeError): ...
+
+def library_dir() -> str: ...
+def library() -> str: ...
+def stats() -> dict[str, Any]: ...
+def last_error() -> str: ...
+def enable(
+    *,
+    gpu_memory: _Value = None,
+    host_memory: _Value = None,
+    dirs: _Value = None,
+    disk_reserve: _Value = None,
+    policy: _Value = None,
+    checksum: _Value = None,
+    on_full: _Value = None,
+    metrics: _Value = None,
+    report: _Value = None,
+    prometheus: _Value = None,
+    status: _Value = None,
+    log: _Value = None,
+    require: _Value = None,
+    cuda_driver: _Value = None,
+    wait_limit: _Value = None,
+    trust: _Value = None,
+    trace: _Value = None,
+    audit: _Value = None,
+    denylist: _Value = None,
+    io_model: _Value = None,
+    io_faults: _Value = None,
+) -> bool: ...

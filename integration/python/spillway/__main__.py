@@ -1,4 +1,5 @@
-"""`python -m spillway`: `spillway doctor` for this Python: what is installed, what works on this machine, what to set.
+"""`python -m spillway`: the command `spillway`. Without a subcommand it is `spillway doctor` for this Python: what is
+installed, what works on this machine, what to set.
 
 It becomes the program that the wheel carries, after a look at what that program itself needs: where it cannot run, this says
 why, with status 1.
@@ -45,7 +46,9 @@ def main():
         sys.stderr.write(f"spillway: {line}\n")
     if found:
         return 1
-    os.execv(program(), ["spillway", *command.doctor_arguments(sys.argv[1:])])
+    given = sys.argv[1:]
+    subcommand = given and not given[0].startswith("-")
+    os.execv(program(), ["spillway", *(command.arguments(given) if subcommand else command.doctor_arguments(given))])
 
 
 if __name__ == "__main__":

@@ -14,11 +14,13 @@ def doctor_arguments(given):
     return ["doctor", *([] if named else ["--python", sys.executable]), *given]
 
 
+def arguments(given):
+    return doctor_arguments(given[1:]) if given[:1] == ["doctor"] else given
+
+
 def main():
-    given = sys.argv[1:]
-    arguments = doctor_arguments(given[1:]) if given[:1] == ["doctor"] else given
     try:
-        os.execv(program(), ["spillway", *arguments])
+        os.execv(program(), ["spillway", *arguments(sys.argv[1:])])
     except OSError as error:
         sys.stderr.write(f"spillway: {program()}: {error.strerror}; install the package again\n")
     return 127

@@ -231,6 +231,12 @@ class InstalledHookTest(unittest.TestCase):
         answer = self.run_python("-m", "spillway", "--python=/other", status=None)
         self.assertEqual(answer.stdout, "libspillway_engine.so program doctor --python=/other\n")
 
+    def test_module_is_the_command(self):
+        for given, arguments in ((["run", "--", "job"], "run -- job"), (["help"], "help"),
+                                 (["doctor", "--quick"], f"doctor --python {self.python} --quick")):  # fmt: skip
+            answer = self.run_python("-m", "spillway", *given, status=None)
+            self.assertEqual(answer.stdout, f"libspillway_engine.so program {arguments}\n")
+
     def test_module_says_why_the_doctor_cannot_run(self):
         answer = self.run_python("-m", "spillway", status=None, SPILLWAY_LIBRARY_DIR="/nowhere")
         words = "spillway: /nowhere/libspillway.so is missing: install the package again\n"

@@ -37,15 +37,16 @@ class SpeedMeter {
   // Bytes a second; 0: not known yet. What is in flight counts with its time and without its bytes: a drive that
   // stands still becomes slower with each question.
   double BytesPerSecond(int64_t now) const {
-    const uint64_t bytes = known_bytes_.load();
+    uint64_t bytes = known_bytes_.load();
     const int64_t last = last_event_.load();
     const int64_t busy = busy_nanos_.load() + (last == kIdle ? 0 : std::max<int64_t>(0, now - last));
+    if (bytes == 0 && busy >= kLongestTurn) bytes = 1;  // it has not answered at all
     return busy > 0 ? static_cast<double>(bytes) * os::kSecond / static_cast<double>(busy) : 0;
   }
 
  private:
   static constexpr int64_t kIdle = -1;
-  static constexpr int64_t kLongestTurn = os::kSecond;
+  static constexpr int64_t kLongestTurn = os::kSecond / 10;
   // Enough for a steady value, little enough to follow a drive that becomes slow: its bytes take long.
   static constexpr uint64_t kWindowBytes = 16 << 20;
 

@@ -267,6 +267,7 @@ std::vector<SlotId> SpillStore::Impl::PickSlotsLocked(size_t n) {
                                   .queued_read_bytes = queue.queued_bytes(IoOp::kRead),
                                   .write_bytes_per_second = queue.BytesPerSecond(IoOp::kWrite),
                                   .read_bytes_per_second = queue.BytesPerSecond(IoOp::kRead),
+                                  .passed_over_bytes = directory->passed_over_bytes,
                                   .free_slots = directory->table.slots().free_count(),
                                   .usable = IsUsable(*directory)});
   }
@@ -279,6 +280,11 @@ std::vector<SlotId> SpillStore::Impl::PickSlotsLocked(size_t n) {
     SPILLWAY_CHECK(index.has_value());
     slots.push_back(SlotId{static_cast<uint32_t>(*chosen), *index});
     loads[*chosen].queued_write_bytes += kSlotBytes;
+    for (size_t i = 0; i < loads.size(); ++i) {
+      uint64_t& passed_over = directories_[i]->passed_over_bytes;
+      passed_over = i == *chosen ? 0 : passed_over + kSlotBytes;
+      loads[i].passed_over_bytes = passed_over;
+    }
     --loads[*chosen].free_slots;
   }
   if (NeededLocked() > low_watermark_.load()) PokeLocked();

@@ -83,6 +83,7 @@ class SpillStore::Impl {
     os::Thread keeper;                 // joined by Shutdown
     // Guarded by mu_ (of Impl).
     SlotTable table;
+    uint64_t passed_over_bytes = 0;  // for Stripe
     uint64_t file_bytes = 0;
     uint64_t most_bytes = 0;  // with a share: the most that the file may become, by the last look
     uint64_t mismatches = 0;

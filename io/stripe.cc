@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace spillway::io {
+namespace {
+
+constexpr uint64_t kTryAgainBytes = 64 << 20;
+
+}  // namespace
 
 std::optional<size_t> PickDirectory(std::span<const DirectoryLoad> loads, uint64_t slot_bytes) {
   double fastest_write = 0;
@@ -18,6 +23,7 @@ std::optional<size_t> PickDirectory(std::span<const DirectoryLoad> loads, uint64
   for (size_t i = 0; i < loads.size(); ++i) {
     const DirectoryLoad& load = loads[i];
     if (!load.usable || load.free_slots == 0) continue;
+    if (load.queued_write_bytes == 0 && load.passed_over_bytes >= kTryAgainBytes) return i;
     const double write = load.write_bytes_per_second > 0 ? load.write_bytes_per_second : fastest_write;
     const double read = load.read_bytes_per_second > 0 ? load.read_bytes_per_second : fastest_read;
     const auto to_write = static_cast<double>(load.queued_write_bytes + slot_bytes);

@@ -19,7 +19,7 @@ UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "
 
 def parse_size(text, peak):
     """Bytes of `20GiB`, `500MB` or `10%` (of the uncapped peak)."""
-    match = re.fullmatch(r"\s*([0-9.]+)\s*(%|[KMG]?I?B|)\s*", text.upper())
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(%|[KMG]?I?B|)\s*", text.upper())
     if not match:
         raise SystemExit(f"--host-memory {text}: expected a size such as 2GiB, 500MB or 10% (of the uncapped peak)")
     number, unit = float(match.group(1)), match.group(2)

@@ -158,8 +158,10 @@ void SpillwayAllocator::Refuse(size_t bytes, c10::DeviceIndex device, cudaStream
   std::tie(refusal.free, refusal.total) = getMemoryInfo(device);
   // Not what idle blocks could make free: that did not help.
   spillway_device_stats ours = {};
-  if (api_->device_stats(device, &ours) == 0)
-    refusal.free = std::min(refusal.free, refusal.total - std::min<size_t>(refusal.total, ours.chunk_bytes));
+  if (api_->device_stats(device, &ours) == 0) {
+    const size_t most = std::min(refusal.total, limit);
+    refusal.free = std::min(refusal.free, most - std::min<size_t>(most, ours.chunk_bytes));
+  }
   if (limit != kNoLimit) refusal.allowed = limit;
   const auto stats = getDeviceStats(device);
   refusal.allocated = static_cast<size_t>(stats.allocated_bytes[0].current);

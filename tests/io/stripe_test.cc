@@ -49,6 +49,17 @@ TEST(StripeTest, SharesBySpeedAndTreatsTheUnmeasuredAsFast) {
   EXPECT_NEAR(share[2], 400, 2);
 }
 
+TEST(StripeTest, WhatWasPassedOverForLongGetsASlot) {
+  std::vector<DirectoryLoad> loads(2);
+  loads[0] = {.write_bytes_per_second = 1e9, .free_slots = 5};
+  loads[1] = {.write_bytes_per_second = 1e6, .passed_over_bytes = 63 << 20, .free_slots = 5};
+  EXPECT_EQ(PickDirectory(loads, kSlotBytes), 0u);
+  loads[1].passed_over_bytes = 64 << 20;
+  EXPECT_EQ(PickDirectory(loads, kSlotBytes), 1u);
+  loads[1].queued_write_bytes = kSlotBytes;
+  EXPECT_EQ(PickDirectory(loads, kSlotBytes), 0u) << "its last one has not been answered";
+}
+
 TEST(StripeTest, BytesComeBackAsWell) {
   std::vector<DirectoryLoad> loads(2);
   loads[0] = {.write_bytes_per_second = 1e8, .read_bytes_per_second = 4e8, .free_slots = 1000};
@@ -108,6 +119,7 @@ class Drives {
   struct ModelledDrive {
     explicit ModelledDrive(const DiskModelOptions& options) : model(options) {}
     std::optional<DiskModel> model;
+    uint64_t passed_over_bytes = 0;
     SpeedMeter meters[2];  // by IoOp
     uint64_t queued_bytes[2] = {0, 0};
   };
@@ -157,11 +169,17 @@ class Drives {
                        .queued_read_bytes = drive.queued_bytes[0],
                        .write_bytes_per_second = drive.meters[1].BytesPerSecond(now_),
                        .read_bytes_per_second = drive.meters[0].BytesPerSecond(now_),
+                       .passed_over_bytes = drive.passed_over_bytes,
                        .free_slots = 1});
     for (size_t i = 0; i < batch_; ++i) {
       const size_t drive = PickDirectory(loads, kSlotBytes).value();
       loads[drive].queued_write_bytes += kSlotBytes;
       drives_[drive].queued_bytes[1] += kSlotBytes;
+      for (size_t other = 0; other < loads.size(); ++other) {
+        uint64_t& passed_over = drives_[other].passed_over_bytes;
+        passed_over = other == drive ? 0 : passed_over + kSlotBytes;
+        loads[other].passed_over_bytes = passed_over;
+      }
       taken_.push_back(drive);
     }
   }
@@ -258,6 +276,18 @@ TEST_P(StripeModelTest, ADriveThatBecomesSlowDoesNotHoldTheOthersUp) {
   drives.Replace(3, ModelOf(1e8, 1e8));
   drives.Write(128 + (GetParam().second - 1));  // 256 MiB, and those whose drive was chosen before
   EXPECT_GE(Shown("beside a slow drive", drives.Write(512)), 0.9 * 3e9);
+}
+
+TEST_P(StripeModelTest, ADriveThatWasSlowForAWhileIsSoonUsedAgain) {
+  for (const double slow : {1e8, 1e7}) {
+    Drives drives = Make({2, ModelOf(1e9, 1e9)});
+    drives.Write(256);
+    drives.Replace(1, ModelOf(slow, slow));
+    drives.Write(256);
+    drives.Replace(1, ModelOf(1e9, 1e9));
+    drives.Write(1024);
+    EXPECT_GE(Shown("after a slow time", drives.Write(512)), 0.9 * 2e9) << slow;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(WindowsAndBatches, StripeModelTest,

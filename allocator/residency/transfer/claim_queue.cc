@@ -186,11 +186,12 @@ uint64_t ClaimQueue::ChunksOfLocked(const AccessSet& set) const {
 
 absl::Status ClaimQueue::CheckFitsLocked(const TableLock& lock, const AccessSet& set) {
   const uint64_t chunks = ChunksOfLocked(set);
-  if (chunks <= charges_->chunks(lock).target()) return absl::OkStatus();
+  const uint64_t target = charges_->chunks(lock).target(), most = charges_->most_chunks(lock);
+  if (chunks <= target) return absl::OkStatus();
   return absl::ResourceExhaustedError("one launch names " + std::to_string(set.size()) +
                                       " blocks of together " + Mib(chunks * core_->chunk_bytes) +
                                       ", and the budget leaves " +
-                                      Mib(charges_->most_chunks(lock) * core_->chunk_bytes) +
+                                      Mib((most < chunks ? most : target) * core_->chunk_bytes) +
                                       " for them. A larger budget or smaller tensors make it fit");
 }
 

@@ -193,11 +193,16 @@ bool Reclaimer::IsIdle(const Block& block) const {
 bool Reclaimer::EndEarlierPausesLocked(const TableLock& lock) {
   const int64_t now = os::Clock::System()->NowNanos();
   bool any = false;
-  core_->table.ForEachLiveLocked(lock, [&](Block* block) {
+  const auto end = [&](Block* block) {
     if (!Pauses(*block, now) || block->eviction.failed_at >= head_since_) return;
     block->eviction.again_at = now;
     any = true;
+  };
+  core_->table.ForEachLiveLocked(lock, [&](Block* block) {
+    if (HasNoPinOrTransfer(*block)) end(block);
   });
+  core_->table.ForEachLocked(lock, BlockState::kCached, end);
+  if (any) evictor_->ForgetFailures();
   return any;
 }
 

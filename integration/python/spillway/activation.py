@@ -5,6 +5,7 @@ children inherit, and loads libspillway.so. After `import torch` the driver is i
 opens it; the library then takes it over, as long as nobody has initialised it.
 """
 
+import contextlib
 import ctypes
 import difflib
 import importlib.metadata
@@ -58,9 +59,10 @@ def enable(**settings):
     return True
 
 
-# For help() and for editors.
-enable.__signature__ = inspect.Signature(
-    [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in start_up.our_keys()])  # fmt: skip
+# For help() and for editors. Where the list of settings is missing, the call itself says so.
+with contextlib.suppress(OSError):
+    enable.__signature__ = inspect.Signature(
+        [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in start_up.our_keys()])  # fmt: skip
 
 
 def _text(name, value):

@@ -64,6 +64,8 @@ class SizeTest(unittest.TestCase):
         self.assertEqual(quickstart.parse_size("500MB", 0), 500_000_000)
         with self.assertRaises(SystemExit):
             quickstart.parse_size("much", 1000)
+        with self.assertRaises(SystemExit):
+            quickstart.parse_size("1.2.3GB", 1000)
 
 
 class EnvironmentTest(unittest.TestCase):

@@ -30,7 +30,7 @@ void Coverage::Add(DeviceResidency& residency) {
     allocation_paths[i] += residency.free_addresses()->paths(lock, static_cast<AllocationPath>(i));
 }
 
-uint64_t Coverage::PrintAndLeast() const {
+uint64_t Coverage::PrintAndLeast(bool full) const {
   uint64_t least = UINT64_MAX;
   const auto count = [&least](const std::string& what, uint64_t times, bool must = true) {
     std::printf("%10llu  %s\n", static_cast<unsigned long long>(times), what.c_str());
@@ -41,7 +41,8 @@ uint64_t Coverage::PrintAndLeast() const {
       const auto a = static_cast<BlockState>(from);
       const auto b = static_cast<BlockState>(to);
       if (!CanTransition(a, b)) continue;
-      count(std::string(NameOf(a)) + " -> " + NameOf(b), moves[from][to]);
+      const bool taken_back = a == BlockState::kFaulting && b == BlockState::kSpilled;
+      count(std::string(NameOf(a)) + " -> " + NameOf(b), moves[from][to], full || !taken_back);
     }
   }
   static constexpr const char* kPhases[] = {"", "waiting for uses", "copying", "before the commit point"};
@@ -53,7 +54,7 @@ uint64_t Coverage::PrintAndLeast() const {
   static constexpr const char* kPaths[] = {"cached block", "kept address", "new address"};
   for (int i = 0; i < static_cast<int>(AllocationPath::kCount); ++i) count(kPaths[i], allocation_paths[i]);
   count("fetched ahead", prefetches);
-  count("fetches ahead taken back", prefetches_cancelled);
+  count("fetches ahead taken back", prefetches_cancelled, full);
   count("blocks dropped clean", clean_drops);
   count("blocks that had changed since their copy", changed_copies);
   count("blocks copied out early", early_copies);

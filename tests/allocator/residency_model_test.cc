@@ -44,7 +44,7 @@ TEST(ResidencyModelTest, RandomOperationsKeepEveryByte) {
 #else
   constexpr uint64_t kShortRun = 1;
 #endif
-  EXPECT_GE(coverage.PrintAndLeast(), full ? 100 : kShortRun);
+  EXPECT_GE(coverage.PrintAndLeast(full), full ? 100 : kShortRun);
 }
 
 // ---- Rules left out. Each run is a process of its own: what notices may end it.

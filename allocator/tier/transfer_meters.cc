@@ -49,11 +49,6 @@ double LinkMeter::RateLocked(LinkDirection direction) const {
   return own != 0 || !measured_ ? own : Of(measured_->alone, direction);
 }
 
-double LinkMeter::Rate(LinkDirection direction) const {
-  os::MutexLock lock(&mu_);
-  return RateLocked(direction);
-}
-
 LinkMeter::Rates LinkMeter::rates() const {
   os::MutexLock lock(&mu_);
   Rates rates;

@@ -98,7 +98,6 @@ class LinkMeter {
   // Bytes a second of the job's transfers in each direction, while the other is idle: a moving mean. Until enough has
   // moved, what was measured; 0: nothing is known. The same while both directions run; 0: not measured.
   Rates rates() const;
-  double Rate(LinkDirection direction) const;
   // The rate of the job's transfers alone; 0: too little has moved to say.
   double OwnRate(LinkDirection direction) const;
   bool busy(LinkDirection direction) const;

@@ -21,6 +21,17 @@ namespace {
 
 constexpr uint32_t kBytesOfRequest = 512 << 10;
 
+// Slots by directory, each queued where it was placed.
+std::map<size_t, int> Place(int slots, std::vector<DirectoryLoad>* loads) {
+  std::map<size_t, int> share;
+  for (int i = 0; i < slots; ++i) {
+    const size_t chosen = PickDirectory(*loads, kSlotBytes).value();
+    (*loads)[chosen].queued_write_bytes += kSlotBytes;
+    ++share[chosen];
+  }
+  return share;
+}
+
 TEST(StripeTest, TakesTheDirectoryThatWouldBeDoneFirst) {
   std::vector<DirectoryLoad> loads(2);
   loads[0] = {.queued_write_bytes = 30, .write_bytes_per_second = 3, .free_slots = 5};
@@ -38,12 +49,7 @@ TEST(StripeTest, SharesBySpeedAndTreatsTheUnmeasuredAsFast) {
   loads[0] = {.write_bytes_per_second = 4e9, .free_slots = 1000};
   loads[1] = {.write_bytes_per_second = 1e9, .free_slots = 1000};
   loads[2] = {.free_slots = 1000};
-  std::map<size_t, int> share;
-  for (int i = 0; i < 900; ++i) {
-    const size_t chosen = PickDirectory(loads, kSlotBytes).value();
-    loads[chosen].queued_write_bytes += kSlotBytes;
-    ++share[chosen];
-  }
+  std::map<size_t, int> share = Place(900, &loads);
   EXPECT_NEAR(share[0], 400, 2);
   EXPECT_NEAR(share[1], 100, 2);
   EXPECT_NEAR(share[2], 400, 2);
@@ -64,12 +70,7 @@ TEST(StripeTest, BytesComeBackAsWell) {
   std::vector<DirectoryLoad> loads(2);
   loads[0] = {.write_bytes_per_second = 1e8, .read_bytes_per_second = 4e8, .free_slots = 1000};
   loads[1] = {.write_bytes_per_second = 4e8, .read_bytes_per_second = 1e8, .free_slots = 1000};
-  std::map<size_t, int> share;
-  for (int i = 0; i < 100; ++i) {
-    const size_t chosen = PickDirectory(loads, kSlotBytes).value();
-    loads[chosen].queued_write_bytes += kSlotBytes;
-    ++share[chosen];
-  }
+  std::map<size_t, int> share = Place(100, &loads);
   EXPECT_NEAR(share[0], 50, 1);
   loads[0].queued_write_bytes = loads[1].queued_write_bytes = 0;
   loads[1].queued_read_bytes = 8 * kSlotBytes;

@@ -186,8 +186,10 @@ uint64_t ClaimQueue::ChunksOfLocked(const AccessSet& set) const {
 
 absl::Status ClaimQueue::CheckFitsLocked(const TableLock& lock, const AccessSet& set) {
   const uint64_t chunks = ChunksOfLocked(set);
-  const uint64_t target = charges_->chunks(lock).target(), most = charges_->most_chunks(lock);
+  const uint64_t target = charges_->chunks(lock).target();
   if (chunks <= target) return absl::OkStatus();
+  // Where more could be lent the driver has refused it: then the target is what there is.
+  const uint64_t most = charges_->most_chunks(lock);
   return absl::ResourceExhaustedError("one launch names " + std::to_string(set.size()) +
                                       " blocks of together " + Mib(chunks * core_->chunk_bytes) +
                                       ", and the budget leaves " +

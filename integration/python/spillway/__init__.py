@@ -2,8 +2,9 @@
 
 Nothing here has to be imported by a job: naming the backend is enough (PYTORCH_CUDA_ALLOC_CONF=backend:spillway). Where the
 environment is not yours to set, as in a notebook, `spillway.enable(gpu_memory="20GiB")` does the same from inside.
-`python -m spillway` is `spillway doctor` for this Python: what works on this machine, what to set. In a running job, `spillway.stats()` gives
-the figures of now and `spillway.last_error()` the words of the last refusal.
+`python -m spillway` is the command `spillway`; alone it is `spillway doctor` for this Python: what works on this machine,
+what to set. In a running job, `spillway.stats()` gives the figures of now and `spillway.last_error()` the words of the last
+refusal.
 """
 
 import os

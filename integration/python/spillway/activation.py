@@ -59,7 +59,7 @@ def enable(**settings):
     return True
 
 
-# For help() and for editors. Where the list of settings is missing, the call itself says so.
+# For help() and for editors. Without the list of settings it stays **settings.
 with contextlib.suppress(OSError):
     enable.__signature__ = inspect.Signature(
         [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in start_up.our_keys()])  # fmt: skip

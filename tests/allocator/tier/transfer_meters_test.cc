@@ -39,13 +39,13 @@ TEST(LinkMeterTest, CountsBusyTimeOnly) {
   LinkMeter meter;
   meter.Begin(kOut, 0);
   meter.End(kOut, kMiB, 1'000'000);
-  EXPECT_EQ(meter.Rate(kOut), 0) << "too little to say";
+  EXPECT_EQ(meter.rates().alone.out, 0) << "too little to say";
   meter.Begin(kOut, 1'000'000'000);  // nothing to do for a second
   meter.Begin(kOut, 1'000'000'000);
   meter.End(kOut, 2 * kMiB, 1'002'000'000);
   meter.End(kOut, kMiB, 1'003'000'000);
-  EXPECT_NEAR(meter.Rate(kOut), 4.0 * kMiB / 0.004, 1);
-  EXPECT_EQ(meter.Rate(kIn), 0);
+  EXPECT_NEAR(meter.rates().alone.out, 4.0 * kMiB / 0.004, 1);
+  EXPECT_EQ(meter.rates().alone.in, 0);
   EXPECT_EQ(meter.rates().both.out, 0) << "not measured";
   EXPECT_FALSE(meter.measured());
 }
@@ -68,16 +68,16 @@ TEST(LinkMeterTest, TheOtherDirectionIsTakenOut) {
       }
       now += 20'000'000;
     }
-    EXPECT_NEAR(knows.Rate(kIn), 10e9, 0.01e9) << beside;
+    EXPECT_NEAR(knows.rates().alone.in, 10e9, 0.01e9) << beside;
     EXPECT_NEAR(knows.rates().both.in, 6e9, 0.01e9) << beside;
-    EXPECT_NEAR(blind.Rate(kIn), 10e9 - 0.4e9 * beside, 0.01e9) << beside;
+    EXPECT_NEAR(blind.rates().alone.in, 10e9 - 0.4e9 * beside, 0.01e9) << beside;
   }
 }
 
 TEST(LinkMeterTest, BeforeAnythingMovedTheMeasurementSpeaks) {
   LinkMeter meter;
   meter.SetMeasured({25e9, 24e9}, {12e9, 23e9});
-  EXPECT_DOUBLE_EQ(meter.Rate(kIn), 25e9);
+  EXPECT_DOUBLE_EQ(meter.rates().alone.in, 25e9);
   EXPECT_DOUBLE_EQ(meter.rates().both.in, 12e9);
   EXPECT_DOUBLE_EQ(meter.rates().both.out, 23e9);
   EXPECT_EQ(meter.OwnRate(kIn), 0);
@@ -96,7 +96,7 @@ TEST(LinkMeterTest, EndsThatAreSeenInBurstsAreNoFasterForThat) {
     now += 40'000'000;
     for (int i = 0; i < 16; ++i) meter.End(kIn, 4 * kMiB, now += 1000);
     if (burst == 0) continue;
-    EXPECT_NEAR(meter.Rate(kIn), 64.0 * kMiB / 0.04, 0.05 * 64 * kMiB / 0.04) << burst;
+    EXPECT_NEAR(meter.rates().alone.in, 64.0 * kMiB / 0.04, 0.05 * 64 * kMiB / 0.04) << burst;
   }
 }
 
@@ -108,7 +108,7 @@ TEST(LinkMeterTest, FollowsAChange) {
     meter.Begin(kIn, now);
     meter.End(kIn, 16 * kMiB, now += nanos);
   }
-  EXPECT_NEAR(meter.Rate(kIn), 16.0 * kMiB / 0.004, 0.01 * 16 * kMiB / 0.004);
+  EXPECT_NEAR(meter.rates().alone.in, 16.0 * kMiB / 0.004, 0.01 * 16 * kMiB / 0.004);
 }
 
 }  // namespace

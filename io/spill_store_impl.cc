@@ -62,6 +62,7 @@ absl::Status SpillStore::Impl::Open() {
                                      .request_bytes = options_.request_bytes,
                                      .request_timeout = options_.request_timeout,
                                      .retry_time = options_.retry_time,
+                                     .write_budget = options_.write_budget,
                                      .silence_changed = [this, i](bool silent) { NoteSilence(i, silent); },
                                      .clock = options_.clock,
                                      .waits = waits_};

@@ -18,6 +18,7 @@
 #include "io/model_engine.h"
 #include "io/os/clock.h"
 #include "io/os/wait.h"
+#include "io/write_budget.h"
 
 namespace spillway::io {
 
@@ -69,9 +70,10 @@ struct SpillStoreOptions {
   std::chrono::nanoseconds late_frees = std::chrono::seconds(10);
   bool allow_any_file_system = false;  // also tmpfs, ramfs and NFS
   const os::Clock* clock = os::Clock::System();
-  os::WaitList* waits = nullptr;   // the process's; null: one of the store's own
-  DiskModels models;               // without limits: the disks as they are
-  std::vector<DriveFault> faults;  // for trials
+  WriteBudget* write_budget = nullptr;       // bounds what is written; outlives the store. Null: nothing does
+  os::WaitList* waits = nullptr;             // the process's; null: one of the store's own
+  DiskModels models;                         // without limits: the disks as they are
+  std::vector<DriveFault> faults;            // for trials
   // For tests: replaces the engine of the directory with that index by one that wraps it.
   std::function<std::unique_ptr<IoEngine>(std::unique_ptr<IoEngine>, size_t directory)> wrap_engine;
   // For tests: wraps each engine before it is probed.

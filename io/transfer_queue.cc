@@ -22,6 +22,7 @@ constexpr int64_t kLongestFailurePause = 1'000'000'000;
 constexpr int64_t kLongRequest = 1'000'000'000;  // ns: a request that takes longer is entered as a wait
 constexpr int64_t kQuietTime = 10'000'000'000;   // ns without an error: the next one gets a line in the log
 constexpr auto kIdleWait = std::chrono::seconds(3600);
+constexpr auto kLongestBudgetWait = std::chrono::seconds(1);
 constexpr auto kLookAtEnd = std::chrono::milliseconds(20);
 // A stop of the process is known by a Poll that ends late, to the length of one.
 constexpr auto kLongestPoll = std::chrono::milliseconds(250);  // while requests are in flight
@@ -121,12 +122,25 @@ void TransferQueue::Run() {
 
 // Gives free places to waiting transfers.
 void TransferQueue::FillBatch() {
+  write_at_ = 0;
   for (size_t place = 0; place < flights_.size() && busy_places_ < flights_.size(); ++place) {
     if (flights_[place].transfer != nullptr || flights_[place].given_up != nullptr) continue;
-    std::shared_ptr<Transfer> transfer = order_.Next(LoadOfDirections());
+    std::array<TransferOrder::Load, 2> load = LoadOfDirections();
+    if (WritesWaitForBudget()) load[static_cast<size_t>(IoOp::kWrite)] = TransferOrder::Load::kFull;
+    std::shared_ptr<Transfer> transfer = order_.Next(load);
     if (transfer == nullptr) return;
     StartFlight(place, std::move(transfer));
   }
+}
+
+bool TransferQueue::WritesWaitForBudget() {
+  if (options_.write_budget == nullptr) return false;
+  const std::chrono::nanoseconds wait = options_.write_budget->UntilNextWrite();
+  if (wait.count() == 0) return false;
+  // What other processes free is seen after a while.
+  write_at_ =
+      options_.clock->NowNanos() + std::min<std::chrono::nanoseconds>(wait, kLongestBudgetWait).count();
+  return true;
 }
 
 // Disks read and write at the same time. While transfers of both directions wait, reads do not take the last
@@ -161,6 +175,8 @@ void TransferQueue::StartFlight(size_t place, std::shared_ptr<Transfer> transfer
   transfer->submitted += flight.length;
   ++transfer->in_flight;
   speeds_[static_cast<size_t>(transfer->op)].Begin(now);
+  if (options_.write_budget != nullptr && transfer->op == IoOp::kWrite)
+    options_.write_budget->Note(flight.length);
   flight.transfer = std::move(transfer);
   AddToBatch(&flight);
 }
@@ -188,9 +204,10 @@ void TransferQueue::FillFromRetries() {
 }
 
 std::chrono::nanoseconds TransferQueue::PollTimeout() const {
-  if (busy_places_ == given_up_places_) return kIdleWait;
   const int64_t now = options_.clock->NowNanos();
-  int64_t soonest = now + std::chrono::nanoseconds(kLongestPoll).count();
+  const bool idle = busy_places_ == given_up_places_;
+  int64_t soonest = now + (idle ? std::chrono::nanoseconds(kIdleWait) : kLongestPoll).count();
+  if (write_at_ != 0) soonest = std::min(soonest, write_at_);
   for (const Flight& flight : flights_) {
     if (flight.transfer == nullptr) continue;
     if (!flight.late)

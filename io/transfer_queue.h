@@ -24,6 +24,7 @@
 #include "io/os/wait.h"
 #include "io/speed_meter.h"
 #include "io/transfer_order.h"
+#include "io/write_budget.h"
 
 namespace spillway::io {
 
@@ -37,6 +38,7 @@ struct TransferQueueOptions {
   // How long a failed write is tried again, from its first error on; likewise a read whose error says that
   // the bytes are not there.
   std::chrono::nanoseconds retry_time = std::chrono::seconds(2);
+  WriteBudget* write_budget = nullptr;  // writes wait for it and are noted in it; null: nothing bounds them
   // Called with true when a request has become late, and with false once none is any more, on the queue's
   // thread. Must not block.
   std::function<void(bool)> silence_changed;
@@ -113,6 +115,7 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
 
   void Run();
   std::array<TransferOrder::Load, 2> LoadOfDirections() const;
+  bool WritesWaitForBudget();
   void FillBatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FillFromRetries();
   void StartFlight(size_t place, std::shared_ptr<Transfer> transfer);
@@ -155,7 +158,8 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   std::unique_ptr<os::Wait> wait_;  // for the oldest request, once it takes long
   bool silent_ = false;             // a request is late
   bool ending_ = false;             // in EndAll
-  int64_t looked_at_ = 0;           // clock, ns: when the thread last had the results of a Poll
+  int64_t write_at_ = 0;   // clock, ns: when a write that waits for the budget may begin; 0: none waits
+  int64_t looked_at_ = 0;  // clock, ns: when the thread last had the results of a Poll
 
   os::Mutex mu_{
       os::LockRank::kTransferQueue};  // kept across engine_->Wake, so that the engine is still there

@@ -304,14 +304,12 @@ ResidencyStats DeviceResidency::Stats() const {
 
 MachineFigures DeviceResidency::Machine() const {
   MachineFigures machine;
-  {
-    const TableLock lock(core_->table);
-    machine.chunk_target_bytes = components_->charges.figures(lock).target_bytes;
-  }
+  machine.chunk_target_bytes = components_->charges.figures(TableLock(core_->table)).target_bytes;
   const LinkMeter::Rates link = core_->link.rates();
   machine.host_out_rate = link.alone.out;
   machine.host_in_rate = link.alone.in;
   machine.disk_out_rate = core_->copy_queue(CopyQueue::kDiskOut).rate();
+  machine.disk_writes_bound = components_->charges.capacity()->WritesPerSecond();
   machine.disk_in_rate = core_->copy_queue(CopyQueue::kDiskIn).rate();
   machine.host_out_both_rate = link.both.out;
   machine.host_in_both_rate = link.both.in;

@@ -1,11 +1,24 @@
 #include "allocator/tier/shared_capacity.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 
 namespace spillway::allocator {
+namespace {
 
-SharedCapacity::SharedCapacity(HostPool* host, io::SpillStore* disk) : host_(host), disk_(disk) {
+absl::Status NoMoreWrites(const io::WriteBudget& writes) {
+  const auto minutes = std::chrono::ceil<std::chrono::minutes>(writes.UntilFree()).count();
+  return absl::ResourceExhaustedError(
+      "the write budget (SPILLWAY_WRITE_BUDGET) is spent: the disk takes no more blocks than it has had, for "
+      "another " +
+      std::to_string(minutes) + " min at least");
+}
+
+}  // namespace
+
+SharedCapacity::SharedCapacity(HostPool* host, io::SpillStore* disk, const io::WriteBudget* writes)
+    : host_(host), disk_(disk), writes_(writes) {
   if (disk_ != nullptr) disk_->SetOwner(this);
 }
 
@@ -19,14 +32,14 @@ bool SharedCapacity::CanGrow() const {
 }
 
 uint64_t SharedCapacity::Unpromised() const {
-  if (disk_bytes() > 0) return UINT64_MAX;
+  if (disk_bytes() > 0 && !writes_spent()) return UINT64_MAX;
   const uint64_t most = std::max(host_bytes(), host_ == nullptr ? 0 : host_->storage_cap_bytes());
   return most - std::min(most, promised_bytes());
 }
 
 uint64_t SharedCapacity::UnpromisedNow() const {
   const os::MutexLock lock(&mu_);
-  const uint64_t capacity = host_bytes() + disk_bytes_;
+  const uint64_t capacity = CapacityLocked();
   return capacity - std::min(capacity, promised_bytes_);
 }
 
@@ -41,14 +54,15 @@ bool SharedCapacity::Change(uint64_t before, uint64_t after) {
     const os::MutexLock lock(&mu_);
     if (after > before) {
       const uint64_t more = after - before;
-      const uint64_t capacity = host_bytes() + disk_bytes_;
+      const uint64_t capacity = CapacityLocked();
       if (promised_bytes_ > capacity || more > capacity - promised_bytes_) return false;
     }
     promised_bytes_ = promised_bytes_ - before + after;
-    if (after <= before || disk_ == nullptr) return true;
+    if (after <= before) return true;
     of_disk = PromisedOfDiskLocked();
+    most_of_disk_ = std::max(most_of_disk_, of_disk);
   }
-  disk_->NotePromise(of_disk);
+  if (disk_ != nullptr) disk_->NotePromise(of_disk);
   return true;
 }
 
@@ -64,6 +78,7 @@ absl::Status SharedCapacity::Grow(uint64_t more) {
   if (!pinned.ok() && !absl::IsResourceExhausted(pinned)) return pinned;
   const uint64_t host = host_bytes();  // once: it changes at any time
   if (wanted <= host) return absl::OkStatus();
+  if (disk_ != nullptr && writes_spent()) return NoMoreWrites(*writes_);
   if (disk_ != nullptr) return disk_->GrowTo(wanted - host);
   return absl::ResourceExhaustedError("the host tier is full and there is no disk tier" +
                                       (pinned.ok() ? "" : ": " + std::string(pinned.message())));
@@ -87,6 +102,11 @@ bool SharedCapacity::LowerCapacity(uint64_t bytes) {
 uint64_t SharedCapacity::PromisedBytes() const {
   const os::MutexLock lock(&mu_);
   return PromisedOfDiskLocked();
+}
+
+// A disk whose writes wait counts for what it has been good for.
+uint64_t SharedCapacity::CapacityLocked() const {
+  return host_bytes() + (writes_spent() ? std::min(disk_bytes_, most_of_disk_) : disk_bytes_);
 }
 
 // What exceeds the host tier.

@@ -5,8 +5,8 @@
 //
 // One table: a row for each tier, and the promises. DeviceResidency promises on the thread of an allocation or a
 // free; HostPool grows its row; SpillStore reports its own, and asks before it gives space back to a disk.
-// Where the bytes lie is the tiers' affair. A promise fails when the tiers are full; Grow fails when no tier can
-// grow.
+// Where the bytes lie is the tiers' affair. A promise fails when the tiers are full, and where it needs the disk also when the write
+// budget is; Grow fails when no tier can grow.
 
 #ifndef SPILLWAY_ALLOCATOR_TIER_SHARED_CAPACITY_H_
 #define SPILLWAY_ALLOCATOR_TIER_SHARED_CAPACITY_H_
@@ -18,14 +18,15 @@
 #include "io/os/atomic.h"
 #include "io/os/sync.h"
 #include "io/spill_store.h"
+#include "io/write_budget.h"
 
 namespace spillway::allocator {
 
 // Any thread, with the lock of a block table or of the store held.
 class SharedCapacity final : public io::CapacityOwner {
  public:
-  // A null tier does not exist. Both outlive it.
-  SharedCapacity(HostPool* host, io::SpillStore* disk);
+  // A null tier does not exist. `writes` bounds what is written to the disk; null: nothing does. All outlive it.
+  SharedCapacity(HostPool* host, io::SpillStore* disk, const io::WriteBudget* writes = nullptr);
   ~SharedCapacity() override;
   SharedCapacity(const SharedCapacity&) = delete;
   SharedCapacity& operator=(const SharedCapacity&) = delete;
@@ -35,6 +36,10 @@ class SharedCapacity final : public io::CapacityOwner {
   uint64_t host_bytes() const { return host_ == nullptr ? 0 : host_->storage_capacity_bytes(); }
   uint64_t disk_bytes() const { return disk_ == nullptr ? 0 : disk_->capacity_bytes(); }
   bool has_disk() const { return disk_ != nullptr; }
+  // The write budget is used up: on the disk no more is promised than was at most before. So a job that runs goes on.
+  bool writes_spent() const { return writes_ != nullptr && writes_->spent(); }
+  // What may be written to the disk in the long run, bytes a second; 0: no budget bounds it now.
+  double WritesPerSecond() const { return writes_spent() ? writes_->bytes_per_second() : 0; }
   // Whether a tier may grow. Only Grow finds out whether it does: others of the node may have ended, or taken more.
   bool CanGrow() const;
   // Bytes that may still be promised, as far as is known: of what host memory may become and the disk has. Files
@@ -65,14 +70,17 @@ class SharedCapacity final : public io::CapacityOwner {
   uint64_t PromisedBytes() const override;
 
  private:
+  uint64_t CapacityLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t PromisedOfDiskLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   HostPool* const host_;
   io::SpillStore* const disk_;
+  const io::WriteBudget* const writes_;
   mutable os::Mutex mu_{os::LockRank::kCapacity};
   uint64_t disk_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // the disk's row, as reported
   uint64_t promised_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  os::Atomic<uint64_t> copies_asked_{0};  // a count on its own: orders nothing else
+  uint64_t most_of_disk_ ABSL_GUARDED_BY(mu_) = 0;  // that was ever promised there
+  os::Atomic<uint64_t> copies_asked_{0};            // a count on its own: orders nothing else
 };
 
 }  // namespace spillway::allocator

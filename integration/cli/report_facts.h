@@ -10,12 +10,13 @@
 
 #include "integration/cli/report_data.h"
 #include "integration/cli/what_if.h"
+#include "integration/engine/wear.h"
 
 namespace spillway::integration {
 
 // What the command line adds to the file.
 struct ReportAssumptions {
-  double ssd_tbw = 600;  // terabytes that each drive is rated to be written; assumed unless given
+  double ssd_tbw = kRatedTerabytes;  // terabytes that each drive is rated to be written; assumed unless given
   bool ssd_tbw_given = false;
   Known watts, price_per_kwh;
 };

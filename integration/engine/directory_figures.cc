@@ -1,6 +1,7 @@
 #include "integration/engine/directory_figures.h"
 
 #include "absl/strings/str_format.h"
+#include "integration/engine/wear.h"
 
 namespace spillway::integration {
 
@@ -36,7 +37,8 @@ std::string DirectoryText(const io::DirectoryStats& directory, double seconds) {
   };
   const double rate = WrittenTbPerDay(directory, seconds);
   if (rate >= 0.01)
-    add(absl::StrFormat("%.2f TB written a day", rate));
+    add(absl::StrFormat("%.2f TB written a day (a drive of %.0f TBW lasts %.0f days)", rate, kRatedTerabytes,
+                        kRatedTerabytes / rate));
   else if (rate > 0)
     add("less than 0.01 TB written a day");
   count("failed transfers", directory.errors);

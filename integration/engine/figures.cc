@@ -236,6 +236,10 @@ std::string MetricsJson(const Figures& figures) {
   json.update(ToJson(Total(figures.devices)));
   json["ssd_written_bytes"] = figures.disk.written_bytes;
   json["ssd_read_bytes"] = figures.disk.read_bytes;
+  if (figures.disk.write_budget_bytes > 0) {
+    json["write_budget_bytes"] = figures.disk.write_budget_bytes;
+    json["write_budget_left_bytes"] = figures.disk.write_budget_left_bytes;
+  }
   json["evictions_ended"] = figures.evictions_ended;
   json["newer_calls"] = figures.newer_calls;
   json["host_room_bytes"] = figures.host_capacity_bytes;
@@ -353,6 +357,10 @@ std::string Summary(const Figures& figures) {
   text += absl::StrFormat("; SSD bytes written %s", os::BytesText(figures.disk.written_bytes));
   for (const io::DirectoryStats& directory : figures.disk.directories)
     text += DirectoryText(directory, figures.seconds);
+  if (figures.disk.write_budget_bytes > 0) {
+    text +=
+        absl::StrFormat("; %s of the write budget left", os::BytesText(figures.disk.write_budget_left_bytes));
+  }
   if (figures.unknown_launches > 0) {
     text += absl::StrFormat("; %d launches of kernels of unknown origin needed every block",
                             figures.unknown_launches);

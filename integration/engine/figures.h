@@ -42,6 +42,8 @@ struct DiskFigures {
   uint64_t read_bytes = 0;
   uint64_t capacity_bytes = 0;  // that slots can hold in what the file systems have allocated for us
   std::vector<io::DirectoryStats> directories{};
+  uint64_t write_budget_bytes = 0;       // 0: there is none
+  uint64_t write_budget_left_bytes = 0;  // of it, now
 };
 
 struct Figures {

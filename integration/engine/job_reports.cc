@@ -20,6 +20,7 @@
 #include "integration/engine/prometheus.h"
 #include "integration/engine/recorded_command.h"
 #include "integration/engine/sizing.h"
+#include "integration/engine/wear.h"
 #include "integration/hooks/hook_context.h"
 #include "integration/hooks/launch_reports.h"
 #include "io/os/clock.h"
@@ -104,6 +105,15 @@ std::string JobReports::WordsOfDevice(WordsQuestion ask, int device) const {
 // The report's is the last, since its file is by far the largest.
 std::vector<std::function<void(const Figures&, bool)>> JobReports::MakeWriters(int64_t origin_nanos) {
   std::vector<std::function<void(const Figures&, bool)>> writers;
+  if (from_.tiers->disk() != nullptr) {
+    const bool chosen = settings_.dirs || settings_.write_budget;
+    const auto wear = std::make_shared<WearReports>(WearReports::Facts{
+        from_.tiers->writes(), chosen ? std::string() : from_.tiers->disk_paths().front()});
+    writers.push_back([wear](const Figures& figures, bool) {
+      for (const std::string& line : wear->Look(figures.seconds, figures.disk.written_bytes))
+        os::ReportLine(line);
+    });
+  }
   if (!settings_.prometheus.empty()) {
     const std::string path = OutputFile::Expand(settings_.prometheus, settings_.ranks.rank);
     const auto file = std::make_shared<OutputFile>("SPILLWAY_PROMETHEUS", path, Readers::kEveryone);
@@ -176,6 +186,10 @@ Figures JobReports::CollectNow() const {
   if (const io::SpillStore* const disk = from_.tiers->disk()) {
     const io::SpillStoreStats stats = disk->stats();
     figures.disk = {stats.bytes_written, stats.bytes_read, disk->capacity_bytes(), stats.directories};
+    if (const io::WriteBudget* const writes = from_.tiers->writes()) {
+      figures.disk.write_budget_bytes = writes->bytes();
+      figures.disk.write_budget_left_bytes = writes->left_bytes();
+    }
   }
   if (const allocator::HostPool* const host = from_.tiers->host())
     figures.host_capacity_bytes = host->storage_capacity_bytes();

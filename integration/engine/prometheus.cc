@@ -144,6 +144,15 @@ void AddDirectories(const Figures& figures, Writer* writer) {
       [](const Stats& stats) { return stats.slots_moved; });
 }
 
+void AddWriteBudget(const DiskFigures& disk, Writer* writer) {
+  if (disk.write_budget_bytes == 0) return;
+  writer->Describe("spillway_write_budget_bytes",
+                   "What may be written to spill files in the budget's period.");
+  writer->Add("", absl::StrCat(disk.write_budget_bytes));
+  writer->Describe("spillway_write_budget_left_bytes", "Of the write budget, what is left now.");
+  writer->Add("", absl::StrCat(disk.write_budget_left_bytes));
+}
+
 // Of the recurring iteration; where it is not known there is no sample.
 void AddIteration(const Figures& figures, Writer* writer) {
   const auto add = [&](const char* name, const char* help, auto value_of) {
@@ -188,6 +197,7 @@ std::string PrometheusText(const Figures& figures, const PrometheusLabels& label
     row = end;
   }
   AddDirectories(figures, &writer);
+  AddWriteBudget(figures.disk, &writer);
   AddIteration(figures, &writer);
   return writer.text();
 }

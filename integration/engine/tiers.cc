@@ -8,6 +8,7 @@
 #include "integration/engine/machine.h"
 #include "integration/engine/node_sharing.h"
 #include "integration/engine/sizing.h"
+#include "integration/engine/wear.h"
 #include "integration/settings/environment.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
@@ -41,7 +42,9 @@ std::vector<DirectoryEntry> DirectoriesOf(const Settings& settings) {
 absl::Status Tiers::Start(CUcontext context, uint64_t device_bytes) {
   if (disk_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartDisk());
   if (host_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartHost(context));
-  if (capacity_ == nullptr) capacity_ = std::make_unique<allocator::SharedCapacity>(host_.get(), disk_.get());
+  if (capacity_ == nullptr) {
+    capacity_ = std::make_unique<allocator::SharedCapacity>(host_.get(), disk_.get(), writes_.get());
+  }
   if (addresses_ == nullptr) SPILLWAY_RETURN_IF_ERROR(ReserveAddresses(device_bytes));
   addresses_ready_.store(addresses_.get(), std::memory_order_release);
   return absl::OkStatus();
@@ -62,7 +65,13 @@ absl::Status Tiers::StartDisk() {
   if (settings_.on_full == OnFull::kError || settings_.Observes()) return absl::OkStatus();
   const std::vector<DirectoryEntry> directories = DirectoriesOf(settings_);
   if (directories.empty()) return absl::OkStatus();
+  if (settings_.write_budget && settings_.write_budget->bytes == 0) {
+    if (settings_.dirs) os::ReportLine("SPILLWAY_WRITE_BUDGET is 0: nothing is written to SPILLWAY_DIRS");
+    return absl::OkStatus();
+  }
+  if (writes_ == nullptr && settings_.write_budget) MakeWriteBudget(*settings_.write_budget);
   io::SpillStoreOptions options = StoreOptions(settings_, directories);
+  options.write_budget = writes_.get();
   options.waits = waits_;
   auto store = io::SpillStore::Create(std::move(options));
   if (store.ok()) {
@@ -79,6 +88,18 @@ absl::Status Tiers::StartDisk() {
     return absl::InvalidArgumentError(absl::StrCat("SPILLWAY_DIRS: ", std::string(store.status().message())));
   os::Log(os::LogLevel::kWarn, absl::StrCat("no disk tier: ", std::string(store.status().message())));
   return absl::OkStatus();
+}
+
+void Tiers::MakeWriteBudget(const WriteLimit& limit) {
+  const std::string path = WriteRecordPath();
+  writes_ = std::make_unique<io::WriteBudget>(
+      io::WriteBudget::Options{.bytes = limit.bytes, .interval = limit.interval, .path = path});
+  // The others' first: a promise may come before the reporter's first look. It says what is wrong.
+  writes_->Record().IgnoreError();
+  if (path.empty())
+    os::ReportLine(
+        "SPILLWAY_WRITE_BUDGET holds for this process alone: without HOME and XDG_CACHE_HOME there is no "
+        "place for a record");
 }
 
 absl::Status Tiers::ReserveAddresses(uint64_t device_bytes) {

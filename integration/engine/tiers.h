@@ -23,6 +23,7 @@
 #include "io/node_share.h"
 #include "io/os/wait.h"
 #include "io/spill_store.h"
+#include "io/write_budget.h"
 
 namespace spillway::integration {
 
@@ -41,7 +42,8 @@ class Tiers {
 
   allocator::AddressMap* addresses() const { return addresses_.get(); }
   allocator::HostPool* host() const { return host_.get(); }
-  io::SpillStore* disk() const { return disk_.get(); }  // null: there is no disk tier
+  io::SpillStore* disk() const { return disk_.get(); }       // null: there is no disk tier
+  io::WriteBudget* writes() const { return writes_.get(); }  // null: nothing bounds them
   allocator::SharedCapacity* capacity() const { return capacity_.get(); }
   uint64_t host_cap_bytes() const { return host_cap_bytes_; }                 // staging included
   const std::vector<std::string>& disk_paths() const { return disk_paths_; }  // as the user or we named them
@@ -63,12 +65,14 @@ class Tiers {
  private:
   absl::Status StartDisk();
   absl::Status StartHost(CUcontext context);
+  void MakeWriteBudget(const WriteLimit& limit);
   absl::Status ReserveAddresses(uint64_t device_bytes);
 
   const Settings& settings_;
   const allocator::CudaDriver* const driver_;
   os::WaitList* const waits_;
   std::vector<std::string> disk_paths_;
+  std::unique_ptr<io::WriteBudget> writes_;
   std::unique_ptr<io::SpillStore> disk_;
   std::unique_ptr<io::NodeShare> host_share_;  // used by host_ alone, but for its end in a forked child
   std::unique_ptr<allocator::HostPool> host_;

@@ -331,7 +331,7 @@ policy::RuntimeMachine Predictor::MachineNow() const {
     machine.machine.pcie_out = figures.host_out_rate;
     machine.machine.pcie_both = {figures.host_in_both_rate, figures.host_out_both_rate};
     machine.machine.ssd_read = figures.disk_in_rate;
-    machine.machine.ssd_write = figures.disk_out_rate;
+    machine.machine.ssd_write = figures.BoundedDiskOutRate();
   }
   if (options_.host_bytes) machine.machine.host_bytes = options_.host_bytes();
   machine.has_disk = options_.has_disk;

@@ -96,6 +96,12 @@ struct Duration {
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return ParseDuration(text); }
 };
 
+// Bytes for a time; "none" is not set, "0" no bytes at all.
+struct WriteLimitOrNone {
+  using Value = std::optional<WriteLimit>;
+  static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return ParseWriteLimit(text); }
+};
+
 // Rates and a latency; "none" is without limits.
 struct ModelledDisk {
   using Value = io::DiskModels;

@@ -192,6 +192,27 @@ absl::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text) {
   return std::chrono::nanoseconds(static_cast<int64_t>(nanos));
 }
 
+absl::StatusOr<std::optional<WriteLimit>> ParseWriteLimit(std::string_view text) {
+  constexpr std::chrono::hours kIntervals[] = {std::chrono::hours(1), std::chrono::days(1),
+                                             std::chrono::weeks(1), std::chrono::days(30)};
+  static const auto* const kNames = new std::vector<std::string>{"hour", "day", "week", "month"};
+  const auto refused = absl::InvalidArgumentError(
+      "none, 0, or a size from 2MiB on for each hour, day, week or month, such as 2TB/day");
+  const absl::string_view trimmed = Absl(Trimmed(text));
+  if (absl::EqualsIgnoreCase(trimmed, "none")) return std::nullopt;
+  if (trimmed == "0") return WriteLimit();
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(trimmed, absl::MaxSplits('/', 1));
+  const auto size = ParseSize({parts.first.data(), parts.first.size()}, Percent::kRefused);
+  if (!size.ok() || size->bytes < kLeastSize) return refused;
+  const std::string interval = absl::AsciiStrToLower(absl::StripAsciiWhitespace(parts.second));
+  for (size_t i = 0; i < kNames->size(); ++i) {
+    const std::string& name = (*kNames)[i];
+    if (interval == name || interval == name.substr(0, 1)) return WriteLimit{size->bytes, kIntervals[i]};
+  }
+  return refused;
+}
+
 absl::StatusOr<io::DiskModels> ParseDiskModels(std::string_view text) {
   const auto refused = absl::InvalidArgumentError(kModelForms);
   io::DiskModels models;

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,17 @@ absl::StatusOr<std::vector<std::vector<DirectoryEntry>>> ParseDirectories(std::s
 
 // "30s", "5min", "1.5h", "500ms": from a millisecond to a year. "none" yields zero.
 absl::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text);
+
+// Bytes that may be written in a time.
+struct WriteLimit {
+  uint64_t bytes = 0;  // 0: nothing may be written
+  std::chrono::nanoseconds interval{};
+  friend bool operator==(const WriteLimit&, const WriteLimit&) = default;
+};
+
+// "2TB/day", "100GB/h": a size from kLeastSize on and one of hour, day, week, month (30 days) or its first letter. "0"
+// yields 0 bytes, "none" nothing.
+absl::StatusOr<std::optional<WriteLimit>> ParseWriteLimit(std::string_view text);
 
 // "read:1.2e9,write:800MB,latency:80us": bytes a second (1e6 to 1e12) and a time (ns, us, ms or s; up to a
 // second), each at most once and at least one of them; before each an '@' and the number of a directory, from 0, may

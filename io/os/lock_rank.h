@@ -19,6 +19,7 @@ enum class LockRank : int {
   kSpillStore = 60,     // spill files and their slots
   kCapacity = 62,       // what the tiers can hold, and what of it is promised
   kTransferQueue = 65,  // transfers that wait for a directory
+  kWriteBudget = 67,    // what was written of the write budget
   kEngine = 70,         // submission queues of an I/O engine
   kRecorder = 80,       // trace ring and prediction
   kWaits = 85,          // the list of waits

@@ -358,6 +358,38 @@ TEST_F(TransferQueueTest, ADiskThatIsBusyAtTheEndIsNotCalledSilent) {
   EXPECT_EQ(lines.find("does not answer"), std::string::npos) << lines;
 }
 
+// One that is under way when the last of it is used ends; reads are not written.
+TEST_F(TransferQueueTest, WritesWaitForTheWriteBudgetAndReadsDoNot) {
+  std::atomic<int64_t> unix_nanos = 1'700'000'000'000'000'000;
+  WriteBudget budget({2 * kBytes - kRequest, std::chrono::hours(1), "", [&] { return unix_nanos.load(); }});
+  options_.write_budget = &budget;
+  Start();
+  EXPECT_TRUE(Move(IoOp::kWrite, data_.data()).ok());
+  Waiter second;
+  ASSERT_TRUE(Begin(IoOp::kWrite, data_.data(), &second));
+  AlignedBuffer read(kBytes);
+  EXPECT_TRUE(Move(IoOp::kRead, read.data()).ok());
+  ASSERT_TRUE(tests::WaitUntil([&] { return counters_->writes.load() == 5; })) << "all but its last request";
+  EXPECT_EQ(budget.left_bytes(), 0u);
+  EXPECT_EQ(queue_->counters().bytes_written.load(), kBytes);
+  EXPECT_TRUE(budget.Record().ok());
+  unix_nanos += std::chrono::nanoseconds(std::chrono::minutes(30)).count();
+  EXPECT_TRUE(second.WaitAll()[0].ok());
+  EXPECT_EQ(queue_->counters().bytes_written.load(), 2 * kBytes);
+}
+
+TEST_F(TransferQueueTest, WritesThatWaitForTheWriteBudgetAreCancelledAtTheEnd) {
+  WriteBudget budget({.bytes = kRequest, .interval = std::chrono::hours(24)});
+  budget.Note(kBytes);
+  options_.write_budget = &budget;
+  Start();
+  Waiter waiter;
+  ASSERT_TRUE(Begin(IoOp::kWrite, data_.data(), &waiter));
+  Stop();
+  EXPECT_TRUE(absl::IsCancelled(waiter.WaitAll()[0]));
+  EXPECT_EQ(counters_->writes.load(), 0);
+}
+
 TEST_F(TransferQueueTest, TakesNothingAfterItsEnd) {
   Start();
   Stop();

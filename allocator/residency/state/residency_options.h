@@ -6,6 +6,7 @@
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_RESIDENCY_OPTIONS_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_RESIDENCY_OPTIONS_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -209,9 +210,16 @@ struct MachineFigures {
   double disk_out_rate = 0;
   double host_in_rate = 0;
   double disk_in_rate = 0;
+  double disk_writes_bound =
+      0;  // what the write budget leaves, once it is spent: bytes a second; 0: it is not
   // Of these, those of host memory while both directions of the link run; 0: the link was not measured.
   double host_out_both_rate = 0;
   double host_in_both_rate = 0;
+
+  double BoundedDiskOutRate() const {
+    if (disk_writes_bound == 0 || disk_out_rate == 0) return std::max(disk_writes_bound, disk_out_rate);
+    return std::min(disk_writes_bound, disk_out_rate);
+  }
 };
 
 // Counters of one device, with units in the names. A snapshot: fields may be a few operations apart.

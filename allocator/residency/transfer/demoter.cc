@@ -27,7 +27,8 @@ bool Demoter::Poll() {
   const int64_t now = os::Clock::System()->NowNanos();
   if (now < again_at_ || (!progress && now < look_at_)) return progress;
   look_at_ = now + std::min(kBetweenLooks, core_->options.idle_nanos);
-  if (WantedBuffers() == 0) return progress;
+  const SharedCapacity* const capacity = core_->parts.capacity;
+  if (WantedBuffers() == 0 || (capacity != nullptr && capacity->writes_spent())) return progress;
   {
     const TableLock lock(core_->table);
     StartLocked(lock);

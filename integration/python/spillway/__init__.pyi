@@ -19,6 +19,7 @@ def enable(
     host_memory: _Value = None,
     dirs: _Value = None,
     disk_reserve: _Value = None,
+    write_budget: _Value = None,
     policy: _Value = None,
     checksum: _Value = None,
     on_full: _Value = None,

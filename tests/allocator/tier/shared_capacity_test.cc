@@ -84,6 +84,31 @@ TEST(SharedCapacityTest, ADirectoryThatClosesTakesWhatIsPromised) {
   EXPECT_TRUE(capacity.Change(80 * kMiB, 100 * kMiB));
 }
 
+// A job that runs keeps the places that it has had there; nothing else finds one until the budget comes free.
+TEST(SharedCapacityTest, ASpentWriteBudgetEndsPromisesOnTheDisk) {
+  int64_t now = 1'700'000'000'000'000'000;
+  io::WriteBudget writes(
+      {.bytes = 240 * kMiB, .interval = std::chrono::hours(24), .path = "", .unix_nanos = [&now] {
+         return now;
+       }});
+  const auto pool = PinnedPool(80 * kMiB);
+  SharedCapacity capacity(pool.get(), nullptr, &writes);
+  capacity.SetCapacity(100 * kMiB);
+  EXPECT_TRUE(capacity.Change(0, 120 * kMiB));
+  EXPECT_EQ(capacity.UnpromisedNow(), 60 * kMiB);
+  EXPECT_EQ(capacity.WritesPerSecond(), 0);
+  writes.Note(240 * kMiB);
+  EXPECT_NEAR(capacity.WritesPerSecond(), 240.0 * kMiB / 86400, 1e-3);
+  EXPECT_EQ(capacity.UnpromisedNow(), 0u);
+  EXPECT_FALSE(capacity.Change(120 * kMiB, 122 * kMiB));
+  EXPECT_TRUE(capacity.Change(120 * kMiB, 0));
+  EXPECT_TRUE(capacity.Change(0, 120 * kMiB)) << "the next iteration of a job that runs";
+  EXPECT_FALSE(capacity.Change(120 * kMiB, 122 * kMiB));
+  writes.Record().IgnoreError();
+  now += 3 * 3600 * int64_t{1'000'000'000};
+  EXPECT_TRUE(capacity.Change(120 * kMiB, 180 * kMiB));
+}
+
 TEST(SharedCapacityTest, NoPromiseIsMadeOfWhatIsGivenBack) {
   static constexpr uint64_t kCapacity = 2 * kMiB;
   SharedCapacity capacity(nullptr, nullptr);

@@ -56,7 +56,8 @@ TEST(MetricsJsonTest, NothingIsWrittenInADayBeforeTheFirstBlock) {
 }
 
 TEST(SummaryTest, SaysOfAGoodDirectoryItsWearAlone) {
-  EXPECT_THAT(Summary(WithDirectories()), HasSubstr("; /good: 34.56 TB written a day; /si"));
+  EXPECT_THAT(Summary(WithDirectories()),
+              HasSubstr("; /good: 34.56 TB written a day (a drive of 600 TBW lasts 17 days); /si"));
   Figures figures = WithDirectories();
   figures.disk.directories[0].bytes_written = 4096;
   EXPECT_THAT(Summary(figures), HasSubstr("; /good: less than 0.01 TB written a day; /si"));

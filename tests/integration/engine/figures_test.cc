@@ -16,6 +16,7 @@ namespace spillway::integration {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(MetricsJsonTest, HasTheKeysThatReadersRelyOn) {
   const auto json = nlohmann::json::parse(MetricsJson(TwoDevices()));
@@ -47,6 +48,18 @@ TEST(MetricsJsonTest, HasTheKeysThatReadersRelyOn) {
                           "pid"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
+}
+
+TEST(MetricsJsonTest, TheWriteBudgetIsThereWhereThereIsOne) {
+  Figures figures = TwoDevices();
+  EXPECT_FALSE(nlohmann::json::parse(MetricsJson(figures)).contains("write_budget_bytes"));
+  EXPECT_THAT(Summary(figures), Not(HasSubstr("write budget")));
+  figures.disk.write_budget_bytes = 5 << 20;
+  figures.disk.write_budget_left_bytes = 3 << 20;
+  const auto json = nlohmann::json::parse(MetricsJson(figures));
+  EXPECT_EQ(json["write_budget_bytes"], 5 << 20);
+  EXPECT_EQ(json["write_budget_left_bytes"], 3 << 20);
+  EXPECT_THAT(Summary(figures), HasSubstr("; 3.00 MiB of the write budget left"));
 }
 
 TEST(MetricsJsonTest, TopLevelIsTheSumOfTheDevices) {
@@ -129,6 +142,7 @@ TEST(MetricsPageTest, NamesEachKey) {
   figures.devices[0].observed = iteration;
   figures.devices[0].steady = {10, 4, 186, {1, 2, 3}, {}};
   figures.devices[0].stats.disk_in_rate = 1e9;
+  figures.disk.write_budget_bytes = 1;
   figures.devices[0].stats.link_measurements = 1;
   std::set<std::string> written;
   const std::function<void(const nlohmann::json&)> collect = [&](const nlohmann::json& json) {

@@ -18,6 +18,7 @@ namespace spillway::integration {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr PrometheusLabels kLabels = {3, 42};
 
@@ -43,6 +44,16 @@ TEST(PrometheusTest, SamplesHaveDeviceRankAndProcess) {
       HasSubstr("\nspillway_spilled_bytes_total{device=\"0\",tier=\"disk\",rank=\"3\",pid=\"42\"} 200\n"));
   EXPECT_THAT(text, HasSubstr("\nspillway_disk_written_bytes_total{rank=\"3\",pid=\"42\"} 4096\n"));
   EXPECT_THAT(text, HasSubstr("\nspillway_uptime_seconds{rank=\"3\",pid=\"42\"} 12.5\n"));
+}
+
+TEST(PrometheusTest, TheWriteBudgetIsThereWhereThereIsOne) {
+  Figures figures = TwoDevices();
+  EXPECT_THAT(PrometheusText(figures, kLabels), Not(HasSubstr("write_budget")));
+  figures.disk.write_budget_bytes = 500;
+  figures.disk.write_budget_left_bytes = 300;
+  const std::string text = PrometheusText(figures, kLabels);
+  EXPECT_THAT(text, HasSubstr("\nspillway_write_budget_bytes{rank=\"3\",pid=\"42\"} 500\n"));
+  EXPECT_THAT(text, HasSubstr("\nspillway_write_budget_left_bytes{rank=\"3\",pid=\"42\"} 300\n"));
 }
 
 TEST(PrometheusTest, DirectoriesHaveTheirOwnSamples) {

@@ -105,6 +105,49 @@ TEST_F(TiersTest, ADriverThatTakesNoHintIsReported) {
   End(&tiers);
 }
 
+TEST_F(TiersTest, AWriteBudgetBeginsWithWhatTheRecordHas) {
+  setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+  settings_.write_budget = WriteLimit{64 * kMib, std::chrono::hours(24)};
+  {
+    io::WriteBudget before(
+        {.bytes = 64 * kMib, .interval = std::chrono::hours(24), .path = folder_ + "/spillway/writes"});
+    before.Note(40 * kMib);
+    ASSERT_EQ(before.Record(), absl::OkStatus());
+  }
+  Tiers tiers = Make();
+  ASSERT_EQ(Start(&tiers), absl::OkStatus());
+  ASSERT_NE(tiers.writes(), nullptr);
+  EXPECT_NEAR(static_cast<double>(tiers.writes()->left_bytes()), 24.0 * kMib, kMib);
+  EXPECT_FALSE(tiers.capacity()->writes_spent());
+  tiers.writes()->Note(30 * kMib);
+  EXPECT_TRUE(tiers.capacity()->writes_spent());
+  End(&tiers);
+  unsetenv("XDG_CACHE_HOME");
+}
+
+TEST_F(TiersTest, AWriteBudgetWithoutAPlaceForItsRecordSaysSo) {
+  const std::string home = getenv("HOME") != nullptr ? getenv("HOME") : "/";
+  unsetenv("HOME");
+  settings_.write_budget = WriteLimit{64 * kMib, std::chrono::hours(24)};
+  Tiers tiers = Make();
+  testing::internal::CaptureStderr();
+  const absl::Status started = Start(&tiers);
+  const std::string lines = testing::internal::GetCapturedStderr();
+  setenv("HOME", home.c_str(), 1);
+  ASSERT_EQ(started, absl::OkStatus());
+  EXPECT_THAT(lines, HasSubstr("SPILLWAY_WRITE_BUDGET holds for this process alone: without HOME"));
+  End(&tiers);
+}
+
+TEST_F(TiersTest, AWriteBudgetOfNothingIsNoDisk) {
+  settings_.write_budget = WriteLimit();
+  Tiers tiers = Make();
+  ASSERT_EQ(Start(&tiers), absl::OkStatus());
+  EXPECT_EQ(tiers.disk(), nullptr);
+  EXPECT_EQ(tiers.writes(), nullptr);
+  End(&tiers);
+}
+
 TEST_F(TiersTest, ADirectoryThatWasNamedMustWork) {
   Name(folder_ + "/none");
   Tiers tiers = Make();

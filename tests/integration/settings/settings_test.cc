@@ -101,6 +101,19 @@ TEST_F(SettingsTest, ReadsEachSetting) {
   EXPECT_EQ(settings.log, os::LogLevel::kDebug);
 }
 
+TEST_F(SettingsTest, AWriteBudgetIsASizeForATime) {
+  EXPECT_FALSE(Read({{"write_budget", "none"}})->write_budget);
+  EXPECT_EQ(Read({{"write_budget", "0"}})->write_budget, WriteLimit());
+  using std::chrono::hours;
+  EXPECT_EQ(Read({{"write_budget", "2TB/day"}})->write_budget, (WriteLimit{2'000'000'000'000, hours(24)}));
+  EXPECT_EQ(Read({{"write_budget", " 1.5GiB / H "}})->write_budget, (WriteLimit{3u << 29, hours(1)}));
+  EXPECT_EQ(Read({{"write_budget", "14TB/week"}})->write_budget->interval, hours(7 * 24));
+  EXPECT_EQ(Read({{"write_budget", "14TB/m"}})->write_budget->interval, hours(30 * 24));
+  for (const char* wrong :
+       {"2TB", "2TB/", "/day", "2TB/days", "1MB/day", "5%/day", "-2TB/day", "2TB/day/day", ""})
+    EXPECT_THAT(ErrorOf("write_budget", wrong), HasSubstr("such as 2TB/day")) << wrong;
+}
+
 // A job may leave the folder that it began in before the first file is written, and again before the last.
 TEST_F(SettingsTest, PathsOfFilesAreThoseOfTheFolderWhereTheyWereRead) {
   const std::string here = std::filesystem::current_path().string();

@@ -9,9 +9,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
@@ -52,13 +54,15 @@ double ProcessCpuSeconds() {
 // The store, driven as an evictor drives it: a window of slots under way, the next one when one is done.
 class StoreFile {
  public:
-  StoreFile(const std::string& directory, uint64_t bytes, EngineKind engine, ChecksumMode checksum) {
+  StoreFile(const std::string& directory, uint64_t bytes, EngineKind engine, ChecksumMode checksum,
+            std::shared_ptr<const SlotCipher> cipher) {
     SpillStoreOptions options;
     options.directories = {SpillDirectory{directory, 0}};
     options.disk_reserve_bytes = 1;
     options.allow_any_file_system = true;
     options.engine = engine;
     options.checksum = checksum;
+    options.cipher = std::move(cipher);
     auto store = SpillStore::Create(options);
     if (!store.ok()) {
       error_ = store.status().ToString();
@@ -75,32 +79,47 @@ class StoreFile {
 
   double Transfer(bool write, AlignedBuffer* buffer) {
     const int64_t start = os::Clock::System()->NowNanos();
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      WaitForPlace(kWindow - 1);
-      // A slot's place in the buffer is free again: at most kWindow are under way, and they end nearly in order; the
-      // bytes do not matter here, except that a read must find what was written, hence one place per slot.
-      char* data = buffer->data() + i * uint64_t{kSlotBytes} % buffer->size();
-      const auto done = [this](const absl::Status& status) { Done(status); };
+    // A read that is converted has its place in the buffer for itself.
+    FreePlaces(buffer->size() / kSlotBytes);
+    for (const SlotId slot : slots_) {
+      const size_t place = TakePlace();
+      char* const data = buffer->data() + place * uint64_t{kSlotBytes};
+      const auto done = [this, place](const absl::Status& status) { Done(place, status); };
       if (write) {
-        store_->Write(slots_[i], data, kSlotBytes, done);
+        store_->Write(slot, data, kSlotBytes, done);
       } else {
-        store_->Read(slots_[i], data, kSlotBytes, Priority::kDemand, done);
+        store_->Read(slot, data, kSlotBytes, Priority::kDemand, done);
       }
     }
-    WaitForPlace(0);
+    WaitForAll();
     return static_cast<double>(slots_.size() * uint64_t{kSlotBytes}) / 1e9 / Seconds(start);
   }
 
  private:
-  void WaitForPlace(size_t most) {
+  void FreePlaces(size_t count) {
     os::MutexLock lock(&mu_);
-    while (under_way_ > most) changed_.Wait(&mu_);
-    if (most > 0) ++under_way_;
+    places_.resize(count);
+    std::iota(places_.begin(), places_.end(), size_t{0});
   }
 
-  void Done(const absl::Status& status) {
+  size_t TakePlace() {
+    os::MutexLock lock(&mu_);
+    while (under_way_ == kWindow) changed_.Wait(&mu_);
+    ++under_way_;
+    const size_t place = places_.front();
+    places_.pop_front();
+    return place;
+  }
+
+  void WaitForAll() {
+    os::MutexLock lock(&mu_);
+    while (under_way_ > 0) changed_.Wait(&mu_);
+  }
+
+  void Done(size_t place, const absl::Status& status) {
     if (!status.ok()) Die(status.ToString());
     os::MutexLock lock(&mu_);
+    places_.push_back(place);
     --under_way_;
     changed_.NotifyAll();
   }
@@ -110,7 +129,8 @@ class StoreFile {
   os::Mutex mu_{os::LockRank::kRuntime};
   os::CondVar changed_;
   size_t under_way_ ABSL_GUARDED_BY(mu_) = 0;
-  std::unique_ptr<SpillStore> store_;  // last: its callbacks use the above
+  std::deque<size_t> places_ ABSL_GUARDED_BY(mu_);  // of the buffer, that are free; more than kWindow
+  std::unique_ptr<SpillStore> store_;               // last: its callbacks use the above
 };
 
 struct Series {
@@ -171,11 +191,27 @@ class Bench {
     return measured_.series.size() - 1;
   }
 
-  // The store over an engine, with checksums and without, and fio where it goes the same way.
+  // The store over an engine, with checksums, without and encrypted, and fio where it goes the same way.
   void AddEngine(const std::string& name, EngineKind engine, FioWay way) {
+    const struct {
+      const char* words;
+      ChecksumMode checksum;
+      bool encrypt;
+    } kForms[] = {{"", ChecksumMode::kOn, false},
+                  {", no sums", ChecksumMode::kOff, false},
+                  {", encrypted", ChecksumMode::kOn, true}};
     size_t fio = 0;
-    for (const ChecksumMode checksum : {ChecksumMode::kOn, ChecksumMode::kOff}) {
-      auto store = std::make_unique<StoreFile>(directory_, bytes_, engine, checksum);
+    for (const auto& form : kForms) {
+      std::shared_ptr<const SlotCipher> cipher;
+      if (form.encrypt) {
+        auto made = SlotCipher::Create();
+        if (!made.ok()) {
+          measured_.missing.push_back(name + form.words + ": " + std::string(made.status().message()));
+          continue;
+        }
+        cipher = *std::move(made);
+      }
+      auto store = std::make_unique<StoreFile>(directory_, bytes_, engine, form.checksum, std::move(cipher));
       if (!store->works()) {
         measured_.missing.push_back(name + " does not work here: " + store->error());
         return;
@@ -186,8 +222,7 @@ class Bench {
         fio = Add("fio, " + name, [this, way](Direction direction) {
           return fio_->Transfer(way, direction, plain_.path(), bytes_);
         });
-      const std::string full = "store, " + name + (checksum == ChecksumMode::kOn ? "" : ", no sums");
-      const size_t place = Add(full, [this, raw](Direction direction) {
+      const size_t place = Add("store, " + name + form.words, [this, raw](Direction direction) {
         return InThisProcess(bytes_, [&] { return raw->Transfer(direction == Direction::kWrite, &buffer_); });
       });
       measured_.series[place].fio = fio;

@@ -1,6 +1,7 @@
 // The implementation of SpillStore: its state, its one lock, the path of a write and of a read, and the
 // threads that grow files. Only the spill_*.cc files include it.
-// - spill_store_impl.cc: transfers, statistics and the end.
+// - spill_store_impl.cc: the beginning, statistics and the end.
+// - spill_transfers.cc: writes and reads.
 // - spill_space.cc: taking slots and giving them back, and waiting for capacity.
 // - spill_growth.cc: the keepers, one thread per directory. Only they ask a file system for space.
 // - spill_closed.cc: directories that are closed by errors or silence, and the probes that open them.
@@ -20,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "io/cipher_buffers.h"
 #include "io/completion_pool.h"
 #include "io/disk_order.h"
 #include "io/node_share.h"
@@ -124,7 +126,7 @@ class SpillStore::Impl {
     SlotId slot;
     const void* data = nullptr;
     uint32_t bytes = 0;
-    uint64_t seed = 0;
+    uint32_t generation = 0;
     Done done;
     bool retries = true;          // false: the first error counts
     std::shared_ptr<void> keeps;  // lives until the kernel no longer uses the buffer
@@ -147,13 +149,16 @@ class SpillStore::Impl {
   struct Probe;
   struct Move;
 
-  // Transfers.
+  // Transfers (spill_transfers.cc).
   absl::Status PushTransfer(SlotId slot, Transfer transfer);
   void StartWrite(const std::shared_ptr<WriteState>& state);
+  void PushWrite(const std::shared_ptr<WriteState>& state, const void* data);
+  void EncryptAndPush(const std::shared_ptr<WriteState>& state);
   void FinishWrite(const std::shared_ptr<WriteState>& state);
   void StartRead(const std::shared_ptr<ReadState>& state, TransferClass transfer_class);
   void ReadArrived(const std::shared_ptr<ReadState>& state, const absl::Status& status);
   void VerifyRead(const std::shared_ptr<ReadState>& state);
+  absl::Status Decrypt(const ReadState& state) const;
   void FinishRead(const std::shared_ptr<ReadState>& state, absl::Status status);
   void NoteAnswer(SlotId slot);
   void NoteFailureLocked(Directory* directory, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -232,6 +237,7 @@ class SpillStore::Impl {
 
   // Internally synchronised.
   std::unique_ptr<CompletionPool> pool_;                 // null until Open
+  const std::shared_ptr<CipherBuffers> cipher_buffers_;  // the kernel's use of one may end last of all
   std::vector<std::unique_ptr<Directory>> directories_;  // the list itself is constant after Open
   os::WaitList own_waits_;
   os::WaitList* const waits_;

@@ -18,6 +18,7 @@
 #include "io/model_engine.h"
 #include "io/os/clock.h"
 #include "io/os/wait.h"
+#include "io/slot_cipher.h"
 #include "io/write_budget.h"
 
 namespace spillway::io {
@@ -70,6 +71,7 @@ struct SpillStoreOptions {
   std::chrono::nanoseconds late_frees = std::chrono::seconds(10);
   bool allow_any_file_system = false;  // also tmpfs, ramfs and NFS
   const os::Clock* clock = os::Clock::System();
+  std::shared_ptr<const SlotCipher> cipher;  // null: what is written is not encrypted
   WriteBudget* write_budget = nullptr;       // bounds what is written; outlives the store. Null: nothing does
   os::WaitList* waits = nullptr;             // the process's; null: one of the store's own
   DiskModels models;                         // without limits: the disks as they are

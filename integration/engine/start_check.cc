@@ -23,6 +23,7 @@
 #include "io/disk_reserve.h"
 #include "io/os/bytes_text.h"
 #include "io/os/errno.h"
+#include "io/slot_cipher.h"
 #include "io/spill_file.h"
 
 namespace spillway::integration {
@@ -241,6 +242,8 @@ MachineFacts LookAtMachine(const Settings& settings, const std::string& root) {
   MachineFacts facts;
   facts.host = WholeHostMemory(root);
   LookAtFiles(settings, &facts.files);
+  if (settings.encrypt && UsesDisk(settings))
+    facts.no_cipher = std::string(io::SlotCipher::Create().status().message());
   if (const auto named = settings.OwnDirectories()) {
     for (const DirectoryEntry& entry : *named) facts.directories.push_back(LookAtDirectory(entry.path));
   } else if (UsesDisk(settings)) {
@@ -254,6 +257,9 @@ absl::Status CheckStart(const Settings& settings, const SettingSource& source, c
                         std::vector<std::string>* warnings) {
   SPILLWAY_RETURN_IF_ERROR(CheckGpuMemory(settings, source, facts.device_bytes));
   SPILLWAY_RETURN_IF_ERROR(CheckHostMemory(settings, source, facts.host, warnings));
+  if (!facts.no_cipher.empty())
+    return Refuse(source, "encrypt",
+                  "on where OpenSSL 3 can be opened, and its key locked in memory (" + facts.no_cipher + ")");
   for (const FileProblem& file : facts.files) return Refuse(source, file.setting, file.accepted);
   return CheckDirectories(settings, source, facts.directories, warnings);
 }

@@ -39,6 +39,7 @@ struct MachineFacts {
   HostMemory host;
   std::vector<DirectoryFacts> directories;
   std::vector<FileProblem> files;
+  std::string no_cipher;               // why nothing can be encrypted, where that is wanted; empty: it can
   std::vector<uint64_t> device_bytes;  // of each GPU that is visible; empty: not known
 };
 

@@ -72,6 +72,13 @@ absl::Status Tiers::StartDisk() {
   if (writes_ == nullptr && settings_.write_budget) MakeWriteBudget(*settings_.write_budget);
   io::SpillStoreOptions options = StoreOptions(settings_, directories);
   options.write_budget = writes_.get();
+  if (settings_.encrypt) {
+    auto cipher = io::SlotCipher::Create();
+    if (!cipher.ok())
+      return absl::InvalidArgumentError(
+          absl::StrCat("SPILLWAY_ENCRYPT: ", std::string(cipher.status().message())));
+    options.cipher = *std::move(cipher);
+  }
   options.waits = waits_;
   auto store = io::SpillStore::Create(std::move(options));
   if (store.ok()) {

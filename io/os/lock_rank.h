@@ -21,6 +21,7 @@ enum class LockRank : int {
   kTransferQueue = 65,  // transfers that wait for a directory
   kWriteBudget = 67,    // what was written of the write budget
   kEngine = 70,         // submission queues of an I/O engine
+  kBuffers = 75,        // unused buffers for cipher text
   kRecorder = 80,       // trace ring and prediction
   kWaits = 85,          // the list of waits
   kLog = 90,            // the log, words of refusals: taken with any other lock held

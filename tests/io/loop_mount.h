@@ -59,6 +59,7 @@ class LoopMount {
   bool mounted() const { return mounted_; }
   const std::string& problem() const { return problem_; }
   const std::string& path() const { return path_; }
+  std::string image() const { return directory_.path() + "/image/disk"; }  // the raw disk
 
   // Whether a command of the shell succeeds; what it writes is dropped.
   static bool Runs(const std::string& command) {

@@ -49,6 +49,7 @@ SCENES = (
     Scene("nofile", ("train",), limits=("--nofile=64",), policy="lru"),
     Scene("memlock", ("train",), limits=("--memlock=8388608",), ordinary_user=True, policy="lru"),
     Scene("deleted"),
+    Scene("encrypted", ("train",), host=0, environment=(("SPILLWAY_ENCRYPT", "on"),)),
     Scene("nowhere", gpu=320, host=0, disk=0, native=304, spills=False),
     Scene("oversized", gpu=128, host=96, disk=192, native=416),
     Scene("saving", needs="transformers"),

@@ -22,6 +22,7 @@ def enable(
     write_budget: _Value = None,
     policy: _Value = None,
     checksum: _Value = None,
+    encrypt: _Value = None,
     on_full: _Value = None,
     metrics: _Value = None,
     report: _Value = None,

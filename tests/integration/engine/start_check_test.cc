@@ -262,6 +262,16 @@ std::string WordsFor(const std::map<std::string, std::string>& given) {
   return std::string(CheckGivenSettings(given, describe, {kGiB}).message());
 }
 
+TEST_F(StartCheckTest, EncryptionNeedsOpenSsl) {
+  values_["encrypt"] = "on";
+  EXPECT_EQ(LookAtMachine(Read()).no_cipher, "") << "this machine has it";
+  EXPECT_TRUE(Check().ok());
+  facts_.no_cipher = "libcrypto.so.3: cannot open shared object file";
+  EXPECT_EQ(Words(),
+            "SPILLWAY_ENCRYPT=on is not accepted; accepted: on where OpenSSL 3 can be opened, and its key locked in "
+            "memory (libcrypto.so.3: cannot open shared object file)");
+}
+
 TEST(CheckGivenSettingsTest, NamesWhatIsWrongAsTheCallerCallsIt) {
   EXPECT_EQ(WordsFor({}), "");
   EXPECT_THAT(WordsFor({{"policy", "fifo"}}),

@@ -177,14 +177,19 @@ void CollectTensorMaps(const TensorMaps& maps, const void* const* params, const 
 }
 
 // Code is loaded when it is first asked for, and a full GPU has no memory for it. Any other failure may pass at once.
-const FunctionInfo* FindFunction(HookState* state, void* function) {
-  const FunctionInfo* info = state->functions.Find(function);
-  if (__builtin_expect(!info->unanswered, 1)) return info;
+// Not inlined: the launches that need none of this would pay for the variable whose address it takes.
+[[gnu::noinline, gnu::cold]] const FunctionInfo* AskAgain(HookState* state, void* function,
+                                                          const FunctionInfo* info) {
   CallWithRetry(state, kUnknownBytes, [&] {
     info = state->functions.Find(function);
     return info->no_memory ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
   });
   return info;
+}
+
+const FunctionInfo* FindFunction(HookState* state, void* function) {
+  const FunctionInfo* const info = state->functions.Find(function);
+  return __builtin_expect(info->unanswered, 0) ? AskAgain(state, function, info) : info;
 }
 
 // SPILLWAY_TRUST=strict only.

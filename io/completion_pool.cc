@@ -11,6 +11,10 @@
 
 namespace spillway::io {
 
+int WorkersFor(size_t drives, size_t processors) {
+  return static_cast<int>(std::max<size_t>(2, std::min(2 * drives, processors / 4)));
+}
+
 struct CompletionPool::State {
   explicit State(std::unique_ptr<WorkerArena> threads) : arena(std::move(threads)) {}
 

@@ -14,6 +14,10 @@
 
 namespace spillway::io {
 
+// How many workers serve so many drives: two each, which hash 20 GB/s and encrypt 8; at most a quarter of the
+// processors, the rest being the job's; two at least.
+int WorkersFor(size_t drives, size_t processors);
+
 class CompletionPool {
  public:
   // At most `threads` tasks run at a time. kResourceExhausted when the system has no thread left.

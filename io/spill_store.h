@@ -124,6 +124,9 @@ class SpillStore {
   // is there again when it opens. Any thread, no lock.
   uint64_t capacity_bytes() const;
 
+  // How many drives its directories lie on: file systems of their own. At least 1. Any thread.
+  size_t drives() const;
+
   // Waits until capacity_bytes() >= bytes. ResourceExhausted, with the reason, when caps, reserves and disks
   // do not give as much. A directory that is closed by errors or silence is waited for. Cancelled after
   // Shutdown; DeadlineExceeded at the user's limit of waits. The wait is entered in the WaitList with the

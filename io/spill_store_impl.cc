@@ -3,6 +3,8 @@
 #include "io/spill_store_impl.h"
 
 #include <algorithm>
+#include <set>
+#include <thread>
 #include <utility>
 
 #include "io/aligned_buffer.h"
@@ -33,7 +35,6 @@ SpillStore::Impl::Impl(SpillStoreOptions options)
       opened_at_(options_.clock->NowNanos()) {}
 
 absl::Status SpillStore::Impl::Open() {
-  SPILLWAY_ASSIGN_OR_RETURN(pool_, CompletionPool::Create(std::max(1, options_.checksum_threads)));
   for (size_t i = 0; i < options_.directories.size(); ++i) {
     auto directory = std::make_unique<Directory>();
     directory->settings = options_.directories[i];
@@ -58,11 +59,20 @@ absl::Status SpillStore::Impl::Open() {
     SPILLWAY_ASSIGN_OR_RETURN(directory->queue, TransferQueue::Start(std::move(opened.engine), queue));
     directories_.push_back(std::move(directory));
   }
+  const int workers =
+      options_.workers > 0 ? options_.workers : WorkersFor(drives(), std::thread::hardware_concurrency());
+  SPILLWAY_ASSIGN_OR_RETURN(pool_, CompletionPool::Create(workers));
   for (const auto& directory : directories_) {
     SPILLWAY_ASSIGN_OR_RETURN(
         directory->keeper, os::StartThread("spill-grow", [this, kept = directory.get()] { KeepLoop(kept); }));
   }
   return absl::OkStatus();
+}
+
+size_t SpillStore::Impl::drives() const {
+  std::set<dev_t> found;
+  for (const auto& directory : directories_) found.insert(directory->file->device());
+  return found.size();
 }
 
 SpillStore::Impl::Directory& SpillStore::Impl::DirectoryOf(SlotId slot) {
@@ -186,6 +196,7 @@ SpillStore::~SpillStore() {
   if (abandoned_ || !impl_->MayBeFreed()) static_cast<void>(impl_.release());
 }
 
+size_t SpillStore::drives() const { return impl_->drives(); }
 uint64_t SpillStore::capacity_bytes() const { return impl_->capacity_bytes(); }
 absl::Status SpillStore::GrowTo(uint64_t bytes) { return impl_->GrowTo(bytes); }
 absl::StatusOr<std::vector<SlotId>> SpillStore::TakeSlots(size_t n) { return impl_->TakeSlots(n); }

@@ -47,6 +47,7 @@ class SpillStore::Impl {
   absl::Status Open();
 
   uint64_t capacity_bytes() const { return capacity_.load(); }
+  size_t drives() const;
   absl::Status GrowTo(uint64_t bytes);
   absl::StatusOr<std::vector<SlotId>> TakeSlots(size_t n);
   absl::StatusOr<std::vector<SlotId>> ReserveSlots(size_t n);

@@ -51,7 +51,7 @@ struct SpillStoreOptions {
   uint32_t request_bytes = 512u << 10;    // size of one transfer; a multiple of 4 KiB, at most kSlotBytes
   int requests_in_flight = 16;            // per directory
   int engine_threads = 8;                 // per directory, thread engine only
-  int checksum_threads = 2;
+  int workers = 0;                        // that hash, encrypt and call back; 0: WorkersFor its drives
   // So many failed transfers within `error_window` close a directory: it gets no new slots until a probe has
   // shown that it works. The first is made after `first_probe`; later ones after twice the time, up to
   // `longest_probe_pause`.

@@ -47,8 +47,8 @@ io::SpillDirectory SharedDirectory(const Settings& settings, const DirectoryEntr
   return directory;
 }
 
-allocator::HostPool::Options SharedPoolOptions(const HostSharing& sharing, bool disk) {
-  allocator::HostPool::Options pool = HostPoolOptions(sharing.share_bytes, disk);
+allocator::HostPool::Options SharedPoolOptions(const HostSharing& sharing, size_t drives) {
+  allocator::HostPool::Options pool = HostPoolOptions(sharing.share_bytes, drives);
   if (sharing.total_bytes == 0) return pool;  // no host tier
   const auto staging = static_cast<uint64_t>(pool.evict_staging_buffers + pool.fault_staging_buffers);
   const uint64_t buffers = sharing.total_bytes / kChunkBytes;

@@ -27,7 +27,7 @@ struct HostSharing {
 std::string SharersOf(const Settings& settings, const std::string& what, bool sized);
 
 // How the pool divides its share into staging and storage. It may grow to all that is shared.
-allocator::HostPool::Options SharedPoolOptions(const HostSharing& sharing, bool disk);
+allocator::HostPool::Options SharedPoolOptions(const HostSharing& sharing, size_t drives);
 
 // A spill directory, whose cap is that of all ranks that spill there.
 io::SpillDirectory SharedDirectory(const Settings& settings, const DirectoryEntry& entry);

@@ -8,9 +8,9 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
-// Staging of each direction that lets a disk work without pause: transfers under way, and as much between
-// disk and GPU.
-constexpr uint64_t kDiskOnlyBuffers = 12;
+// Staging of each direction that lets a drive work without pause: the 16 requests of 512 KiB that it has under way, and
+// a half as much between drive and GPU. Twice that at least, since slots come by blocks.
+constexpr uint64_t kBuffersPerDrive = 6;
 
 }  // namespace
 
@@ -29,21 +29,22 @@ uint64_t ShareOfRank(uint64_t bytes, int ranks) {
   return std::max(kChunkBytes, bytes / static_cast<uint64_t>(ranks) / kChunkBytes * kChunkBytes);
 }
 
-allocator::HostPool::Options HostPoolOptions(uint64_t cap_bytes, bool disk) {
+allocator::HostPool::Options HostPoolOptions(uint64_t cap_bytes, size_t drives) {
   allocator::HostPool::Options options;
   options.buffer_bytes = kChunkBytes;
   options.evict_staging_buffers = 0;
   options.fault_staging_buffers = 0;
   const uint64_t buffers = cap_bytes / kChunkBytes;
-  if (disk) {
-    // More staging keeps more transfers under way, up to what a fast disk and the copy engine can use.
-    // Without a host tier all there is goes through it: what keeps a disk busy, whatever the cap says.
-    const uint64_t least_out =
-        buffers == 0 ? kDiskOnlyBuffers : std::clamp<uint64_t>(buffers / 8, 2, kDiskOnlyBuffers);
-    const uint64_t least_in =
-        buffers == 0 ? kDiskOnlyBuffers : std::clamp<uint64_t>(buffers / 4, 2, kDiskOnlyBuffers);
-    options.evict_staging_buffers = static_cast<int>(std::clamp<uint64_t>(buffers / 16, least_out, 32));
-    options.fault_staging_buffers = static_cast<int>(std::clamp<uint64_t>(buffers / 8, least_in, 64));
+  if (drives > 0) {
+    // More staging keeps more transfers under way, up to what fast drives and the copy engine can use.
+    // Without a host tier all there is goes through it: what keeps the drives busy, whatever the cap says.
+    const uint64_t busy = kBuffersPerDrive * std::max<uint64_t>(2, drives);
+    const uint64_t least_out = buffers == 0 ? busy : std::clamp<uint64_t>(buffers / 8, 2, busy);
+    const uint64_t least_in = buffers == 0 ? busy : std::clamp<uint64_t>(buffers / 4, 2, busy);
+    options.evict_staging_buffers =
+        static_cast<int>(std::clamp<uint64_t>(buffers / 16, least_out, std::max<uint64_t>(32, busy)));
+    options.fault_staging_buffers =
+        static_cast<int>(std::clamp<uint64_t>(buffers / 8, least_in, std::max<uint64_t>(64, busy)));
   }
   const auto staging = static_cast<uint64_t>(options.evict_staging_buffers + options.fault_staging_buffers);
   options.storage_bytes = (buffers - std::min(buffers, staging)) * kChunkBytes;

@@ -4,6 +4,7 @@
 #ifndef SPILLWAY_INTEGRATION_ENGINE_SIZING_H_
 #define SPILLWAY_INTEGRATION_ENGINE_SIZING_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "allocator/tier/host_pool.h"
@@ -26,9 +27,9 @@ uint64_t DefaultHostCap(uint64_t available_bytes, int local_world_size);
 // One rank's equal share of what `ranks` ranks of a node share: whole chunks, at least one. 0 bytes stay 0.
 uint64_t ShareOfRank(uint64_t bytes, int ranks);
 
-// How a cap is divided into staging and storage. With a disk tier a few buffers of staging are needed even
-// with no cap at all; without one, none.
-allocator::HostPool::Options HostPoolOptions(uint64_t cap_bytes, bool disk);
+// How a cap is divided into staging and storage. With a disk tier a few buffers of staging for each drive are needed
+// even with no cap at all; without one (0 drives), none.
+allocator::HostPool::Options HostPoolOptions(uint64_t cap_bytes, size_t drives);
 
 // Address space for each device, a power of two: eight times what can be live, within 64 GiB and 4 TiB, so
 // that it does not fragment.

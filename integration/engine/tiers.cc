@@ -52,7 +52,7 @@ absl::Status Tiers::Start(CUcontext context, uint64_t device_bytes) {
 
 absl::Status Tiers::StartHost(CUcontext context) {
   HostSharing sharing = ShareHostMemory(settings_, AvailableHostMemory());
-  allocator::HostPool::Options pool = SharedPoolOptions(sharing, disk_ != nullptr);
+  allocator::HostPool::Options pool = SharedPoolOptions(sharing, disk_ == nullptr ? 0 : disk_->drives());
   host_cap_bytes_ = sharing.share_bytes;
   pool.waits = waits_;
   // Where it fails, the share ends: the others would leave a part to this process.

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <latch>
 #include <memory>
 #include <string>
 #include <thread>
@@ -30,6 +31,24 @@ class Gate {
   std::promise<void> begun_;
   std::promise<void> may_end_;
 };
+
+TEST(WorkersForTest, AreTwoADriveWithinAQuarterOfTheProcessors) {
+  EXPECT_EQ(WorkersFor(1, 2), 2) << "two at least";
+  EXPECT_EQ(WorkersFor(1, 128), 2);
+  EXPECT_EQ(WorkersFor(4, 128), 8);
+  EXPECT_EQ(WorkersFor(4, 16), 4);
+  EXPECT_EQ(WorkersFor(0, 0), 2) << "nothing is known";
+}
+
+// Tasks that end only together: as many are under way at once.
+TEST(CompletionPoolTest, AsManyTasksRunAtOnceAsThereAreWorkers) {
+  for (const int workers : {2, 8}) {
+    const std::unique_ptr<CompletionPool> pool = *CompletionPool::Create(workers);
+    std::latch all(workers);
+    for (int i = 0; i < workers; ++i) pool->Post([&all] { all.arrive_and_wait(); });
+    EXPECT_TRUE(pool->WaitUntilIdle(std::chrono::seconds(60))) << workers;
+  }
+}
 
 TEST(CompletionPoolTest, TasksStartInTheOrderOfPostingAndFirstOnesBeforeThem) {
   const std::unique_ptr<CompletionPool> pool = *CompletionPool::Create(1);

@@ -66,15 +66,15 @@ TEST(NodeSharingTest, ThePoolMayGrowToAllThatIsShared) {
   settings.host_memory = Size{.bytes = 8 * kGiB + 1};
   settings.ranks = {0, 8, "torchrun", "9"};
   const HostSharing sharing = ShareHostMemory(settings, kGiB);
-  const allocator::HostPool::Options pool = SharedPoolOptions(sharing, true);
+  const allocator::HostPool::Options pool = SharedPoolOptions(sharing, 1);
   const auto staging = static_cast<uint64_t>(pool.evict_staging_buffers + pool.fault_staging_buffers);
   EXPECT_EQ(pool.storage_bytes + staging * kChunkBytes, 8 * kGiB);
-  EXPECT_EQ(pool.evict_staging_buffers, HostPoolOptions(kGiB, true).evict_staging_buffers);
+  EXPECT_EQ(pool.evict_staging_buffers, HostPoolOptions(kGiB, 1).evict_staging_buffers);
   EXPECT_EQ(pool.share, sharing.share.get());
   settings.host_memory = Size{};
   const HostSharing none = ShareHostMemory(settings, kGiB);
-  EXPECT_EQ(SharedPoolOptions(none, true).storage_bytes, 0u);
-  EXPECT_EQ(SharedPoolOptions(none, true).share, nullptr);
+  EXPECT_EQ(SharedPoolOptions(none, 1).storage_bytes, 0u);
+  EXPECT_EQ(SharedPoolOptions(none, 1).share, nullptr);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "tests/sizes.h"
 
 namespace spillway::integration {
@@ -34,17 +36,25 @@ TEST(SizingTest, TheDefaultHostCapIsSharedByTheRanks) {
 
 TEST(SizingTest, StagingIsPartOfTheHostCap) {
   for (uint64_t cap : {uint64_t{0}, 2 * kMiB, 8 * kMiB, 100 * kMiB, 16 * kGiB}) {
-    const auto with_disk = HostPoolOptions(cap, true);
+    const auto with_disk = HostPoolOptions(cap, 1);
     const auto staging =
         static_cast<uint64_t>(with_disk.evict_staging_buffers + with_disk.fault_staging_buffers);
     EXPECT_GE(with_disk.evict_staging_buffers, 2);
     EXPECT_GE(with_disk.fault_staging_buffers, 2);
     EXPECT_LE(with_disk.storage_bytes + staging * kChunkBytes,
               std::max(cap, cap == 0 ? 24 * kChunkBytes : 4 * kChunkBytes));
-    const auto without = HostPoolOptions(cap, false);
+    const auto without = HostPoolOptions(cap, 0);
     EXPECT_EQ(without.storage_bytes, cap / kChunkBytes * kChunkBytes);
     EXPECT_EQ(without.evict_staging_buffers + without.fault_staging_buffers, 0);
   }
+}
+
+TEST(SizingTest, StagingAloneKeepsEachDriveBusy) {
+  for (const auto& [drives, each] : {std::pair<size_t, int>{1, 12}, {2, 12}, {4, 24}, {16, 96}}) {
+    EXPECT_EQ(HostPoolOptions(0, drives).evict_staging_buffers, each) << drives;
+    EXPECT_EQ(HostPoolOptions(0, drives).fault_staging_buffers, each) << drives;
+  }
+  EXPECT_EQ(HostPoolOptions(16 * kGiB, 16).evict_staging_buffers, 96) << "no less with a host tier";
 }
 
 TEST(SizingTest, AddressSpaceIsAPowerOfTwoAboveTheNeed) {

@@ -121,6 +121,15 @@ std::vector<LargeBlock> Allocations::Largest(size_t most) const {
   return largest;
 }
 
+std::vector<BlockBytes> Allocations::Pinned() const {
+  std::vector<BlockBytes> pinned;
+  const TableLock lock(core_->table);
+  core_->table.ForEachLiveLocked(lock, [&](const Block* block) {
+    if (block->pin_reasons != 0) pinned.push_back({block->id, block->chunks * core_->chunk_bytes});
+  });
+  return pinned;
+}
+
 // ---- Taking back.
 
 absl::Status Allocations::Free(CUdeviceptr address) {

@@ -40,6 +40,8 @@ class Allocations {
   absl::StatusOr<BlockRange> FindRange(CUdeviceptr address) const;
   // As Residency::LargestBlocks.
   std::vector<LargeBlock> Largest(size_t most) const;
+  // As Residency::PinnedBlocks.
+  std::vector<BlockBytes> Pinned() const;
 
   // Records as a use of the block all work that the stream has been given up to now, through the gate or not.
   void RecordQueuedWorkLocked(const TableLock& lock, Block* block, StreamIndex stream);

@@ -304,7 +304,11 @@ ResidencyStats DeviceResidency::Stats() const {
 
 MachineFigures DeviceResidency::Machine() const {
   MachineFigures machine;
-  machine.chunk_target_bytes = components_->charges.figures(TableLock(core_->table)).target_bytes;
+  {
+    const TableLock lock(core_->table);
+    machine.chunk_target_bytes = components_->charges.figures(lock).target_bytes;
+    machine.pinned_bytes = core_->table.PinnedChunksLocked(lock) * core_->chunk_bytes;
+  }
   const LinkMeter::Rates link = core_->link.rates();
   machine.host_out_rate = link.alone.out;
   machine.host_in_rate = link.alone.in;
@@ -323,9 +327,7 @@ void DeviceResidency::AddBlocksLocked(const TableLock& lock, ResidencyStats* sta
     stats->clean_copy_bytes += block->copies.copy_homes.size() * core_->chunk_bytes;
     for (const ExtentHome& home : block->copies.homes)
       (home.on_disk ? stats->disk_tier_bytes : stats->host_tier_bytes) += core_->chunk_bytes;
-    if (block->pin_reasons == 0) return;
-    stats->pinned_bytes += bytes;
-    stats->pinned_bytes_by_reason[std::countr_zero(block->pin_reasons)] += bytes;
+    if (block->pin_reasons != 0) stats->pinned_bytes_by_reason[std::countr_zero(block->pin_reasons)] += bytes;
   });
 }
 

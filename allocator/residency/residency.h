@@ -152,6 +152,8 @@ class Residency {
   virtual void SetCap(uint64_t bytes) = 0;
   // The largest live blocks, at most `most`, the largest first: for the words of a refusal. Walks all blocks.
   virtual std::vector<LargeBlock> LargestBlocks(size_t most) const = 0;
+  // The live blocks that are pinned for long. Walks all blocks.
+  virtual std::vector<BlockBytes> PinnedBlocks() const = 0;
   // Why the last call of this thread was refused; empty when none was.
   virtual std::string LastError() const = 0;
 

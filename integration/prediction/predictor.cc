@@ -20,7 +20,8 @@ constexpr uint32_t kLaunchesAtATime = 4096;
 
 }  // namespace
 
-Predictor::Predictor(const PredictorOptions& options) : options_(options), tracker_(options.iterations) {
+Predictor::Predictor(const PredictorOptions& options)
+    : options_(options), machine_(options.host_bytes, options.has_disk), tracker_(options.iterations) {
   if (options.driver == nullptr) return;
   LaunchTimerOptions timer;
   timer.driver = options.driver;
@@ -321,22 +322,9 @@ uint64_t Predictor::IterationNow() const {
   return (trace_.end() - tracker_.start()) / tracker_.IterationOf(current).end();
 }
 
-policy::RuntimeMachine Predictor::MachineNow() const {
-  policy::RuntimeMachine machine;
-  const allocator::Residency* const residency = residency_.load();
-  if (residency != nullptr) {
-    const allocator::MachineFigures figures = residency->Machine();
-    machine.machine.gpu_bytes = figures.chunk_target_bytes;
-    machine.machine.pcie_in = figures.host_in_rate;
-    machine.machine.pcie_out = figures.host_out_rate;
-    machine.machine.pcie_both = {figures.host_in_both_rate, figures.host_out_both_rate};
-    machine.machine.ssd_read = figures.disk_in_rate;
-    machine.machine.ssd_write = figures.BoundedDiskOutRate();
-  }
-  if (options_.host_bytes) machine.machine.host_bytes = options_.host_bytes();
-  machine.has_disk = options_.has_disk;
-  machine.run_ahead = policy::RunAhead();
-  return machine;
+policy::RuntimeMachine Predictor::MachineNow() {
+  const policy::SequenceId current = tracker_.sequence();
+  return machine_.Now(residency_.load(), current, tracker_.IterationOf(current));
 }
 
 LearntFacts Predictor::Facts() {

@@ -22,6 +22,7 @@
 #include "allocator/residency/residency.h"
 #include "allocator/residency/state/residency_options.h"
 #include "integration/prediction/launch_timer.h"
+#include "integration/prediction/planning_machine.h"
 #include "integration/prediction/sequence_plan.h"
 #include "integration/prediction/trace_recorder.h"
 #include "io/os/sync.h"
@@ -161,7 +162,7 @@ class Predictor : public allocator::LaunchObserver {
   void NoteFollowed();
   void KeepUpToDate();
   void Replace(bool better);
-  policy::RuntimeMachine MachineNow() const;
+  policy::RuntimeMachine MachineNow();
   LearntFacts Facts();
   uint64_t IterationNow() const;
   uint32_t IterationLaunches() const;
@@ -172,6 +173,7 @@ class Predictor : public allocator::LaunchObserver {
 
   const PredictorOptions options_;
   TraceRecorder recorder_;
+  PlanningMachine machine_;             // the predictor's thread
   std::unique_ptr<LaunchTimer> timer_;  // constant after construction; may be null
   std::atomic<allocator::Residency*> residency_{nullptr};
 

@@ -154,6 +154,12 @@ struct LargeBlock {
   BlockId id = {};
 };
 
+// A live block with its size, in whole chunks.
+struct BlockBytes {
+  BlockId id;
+  uint64_t bytes = 0;
+};
+
 // A launch, or a copy or memset, that ended in a fault.
 struct AuditedLaunch {
   int device = 0;
@@ -205,6 +211,7 @@ struct ResidencyParts {
 // What a plan is made for.
 struct MachineFigures {
   uint64_t chunk_target_bytes = 0;  // of the budget, what our chunks may hold now
+  uint64_t pinned_bytes = 0;        // of it, live blocks that must stay: in whole chunks
   // Bytes a second of each copy queue while it had anything to do: moving means. 0: not known yet.
   double host_out_rate = 0;
   double disk_out_rate = 0;
@@ -284,7 +291,6 @@ struct ResidencyStats : MachineFigures {
   uint64_t link_measurements = 0;
   uint64_t link_measurements_dropped = 0;
   uint64_t link_measuring_nanos = 0;
-  uint64_t pinned_bytes = 0;
   std::array<uint64_t, kPinReasons> pinned_bytes_by_reason{};  // index: PinReason
   uint64_t largest_set_bytes = 0;
   uint64_t run_ahead_bytes =

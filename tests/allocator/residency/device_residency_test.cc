@@ -73,6 +73,9 @@ TEST(ResidencyTest, PinnedBlocksStay) {
   const auto more = AllocateFilled(device, 20);
   EXPECT_EQ(CoreDevice::Differences(blocks[0], kBlock, 1), 0u) << "touched by the host without any launch";
   EXPECT_EQ(device->Stats().pinned_bytes, kBlock);
+  EXPECT_EQ(device->Machine().pinned_bytes, kBlock);
+  ASSERT_EQ(device->PinnedBlocks().size(), 1u);
+  EXPECT_EQ(device->PinnedBlocks()[0].bytes, kBlock);
 }
 
 }  // namespace

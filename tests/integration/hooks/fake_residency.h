@@ -42,6 +42,8 @@ class FakeResidency : public allocator::Residency {
   Range range;
   uint64_t free_bytes = 0, total_bytes = 0;
   allocator::ResidencyStats stats;
+  std::vector<allocator::BlockBytes> pinned_blocks;
+  mutable int pinned_asked = 0;
   std::function<void()> inside_run;  // called before the launch
 
   // What it was asked.
@@ -140,6 +142,10 @@ class FakeResidency : public allocator::Residency {
   mutable std::atomic<int> walks{0};  // of all blocks, for Stats
   ReservedBytes Reserved() const override { return {stats.chunk_bytes, stats.peak_chunk_bytes}; }
   std::vector<allocator::LargeBlock> LargestBlocks(size_t) const override { return {}; }
+  std::vector<allocator::BlockBytes> PinnedBlocks() const override {
+    ++pinned_asked;
+    return pinned_blocks;
+  }
   void SetCap(uint64_t) override {}
   void MemoryInfo(uint64_t* free, uint64_t* total) const override {
     *free = free_bytes;

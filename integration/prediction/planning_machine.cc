@@ -1,0 +1,45 @@
+#include "integration/prediction/planning_machine.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "integration/prediction/trace_recorder.h"
+
+namespace spillway::integration {
+
+policy::RuntimeMachine PlanningMachine::Now(const allocator::Residency* residency, policy::SequenceId id,
+                                            const policy::Trace& sequence) {
+  policy::RuntimeMachine machine;
+  if (residency != nullptr) {
+    const allocator::MachineFigures figures = residency->Machine();
+    const uint64_t beside = PinnedBeside(*residency, figures.pinned_bytes, id, sequence);
+    machine.machine.gpu_bytes = figures.chunk_target_bytes - std::min(figures.chunk_target_bytes, beside);
+    machine.machine.pcie_in = figures.host_in_rate;
+    machine.machine.pcie_out = figures.host_out_rate;
+    machine.machine.pcie_both = {figures.host_in_both_rate, figures.host_out_both_rate};
+    machine.machine.ssd_read = figures.disk_in_rate;
+    machine.machine.ssd_write = figures.BoundedDiskOutRate();
+  }
+  if (host_bytes_) machine.machine.host_bytes = host_bytes_();
+  machine.has_disk = has_disk_;
+  machine.run_ahead = policy::RunAhead();
+  return machine;
+}
+
+uint64_t PlanningMachine::PinnedBeside(const allocator::Residency& residency, uint64_t pinned_bytes,
+                                       policy::SequenceId id, const policy::Trace& sequence) {
+  if (pinned_bytes == 0) return 0;
+  if (pinned_bytes == pinned_bytes_ && id == sequence_) return beside_bytes_;
+  pinned_bytes_ = pinned_bytes;
+  sequence_ = id;
+  std::unordered_map<policy::TraceBlock, uint64_t> pinned;
+  for (const allocator::BlockBytes& block : residency.PinnedBlocks())
+    pinned[TraceBlockOf(block.id)] = block.bytes;
+  for (policy::LaunchIndex i = sequence.begin(); i < sequence.end() && !pinned.empty(); ++i)
+    for (const policy::TraceBlock block : sequence.at(i).blocks) pinned.erase(block);
+  beside_bytes_ = 0;
+  for (const auto& [block, bytes] : pinned) beside_bytes_ += bytes;
+  return beside_bytes_;
+}
+
+}  // namespace spillway::integration

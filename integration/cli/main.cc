@@ -21,6 +21,7 @@
 #include "integration/cli/report.h"
 #include "integration/cli/run.h"
 #include "integration/cli/simulate.h"
+#include "integration/cli/top.h"
 #include "integration/cli/trace_files.h"
 
 namespace spillway::integration {
@@ -76,6 +77,9 @@ int Main(int argc, char** argv) {
   reporting.library_directory = LibraryDirectory();
   CLI::App* report = AddReport(&app, &reporting);
 
+  TopOptions watching;
+  CLI::App* top = AddTop(&app, &watching);
+
   try {
     app.parse(TakeCommand(*run, argc, argv, &running), argv);
     if (run->parsed() && running.command.empty()) throw CLI::RequiredError("COMMAND");
@@ -97,6 +101,7 @@ int Main(int argc, char** argv) {
   if (report->parsed()) return AfterPrinting(Report(reporting));
   if (generate->parsed()) return AfterPrinting(Generate(generation));
   if (estimate->parsed()) return AfterPrinting(RunEstimate(estimation));
+  if (top->parsed()) return AfterPrinting(Top(watching));
   if (doctor->parsed()) return AfterPrinting(Doctor(examination, argv));
   return Run(running);
 }

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -131,6 +132,29 @@ std::vector<std::function<void(const Figures&, bool)>> JobReports::MakeWriters(i
   return writers;
 }
 
+void JobReports::OpenSocket() {
+  auto opened = JobSocket::Open(JobSocketFolder());
+  if (opened.ok()) {
+    socket_ = *std::move(opened);
+  } else {
+    os::Log(os::LogLevel::kInfo,
+            absl::StrCat("spillway top cannot ask this job: ", std::string(opened.status().message())));
+  }
+}
+
+std::string JobReports::AnswerTo(const std::string& question, Reporter* reporter) const {
+  nlohmann::ordered_json answer;
+  if (question == "status") {
+    answer["command"] = CommandOfThisProcess();
+    answer["rank"] = settings_.ranks.rank;
+    answer["figures"] = nlohmann::ordered_json::parse(MetricsJson(reporter->Collect()));
+    answer["lines"] = os::LastLines();
+  } else {
+    answer["error"] = absl::StrCat("Spillway ", SPILLWAY_VERSION_TEXT, " knows one question: status");
+  }
+  return answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 void JobReports::Start() {
   const int64_t origin = os::Clock::System()->NowNanos();
   trace_path_ = OutputFile::Expand(settings_.trace, settings_.ranks.rank);
@@ -141,6 +165,13 @@ void JobReports::Start() {
   options.waits = from_.waits;
   options.advice = FactsForAdvice();
   options.writers = MakeWriters(origin);
+  if (settings_.socket) OpenSocket();
+  if (socket_ != nullptr) {
+    options.visitors = socket_->fd();
+    options.serve = [this](Reporter* reporter) {
+      socket_->Serve([&](const std::string& question) { return AnswerTo(question, reporter); });
+    };
+  }
   if (report_ != nullptr) options.look_often = [report = report_.get()] { report->Look(); };
   reporter_ = std::make_unique<Reporter>(options, [this, origin] {
     Figures figures = CollectNow();
@@ -277,10 +308,12 @@ void JobReports::WriteIterations() const {
 
 void JobReports::Finish(Reporter::Time deadline) const {
   if (reporter_ != nullptr) reporter_->Finish(deadline);
+  if (socket_ != nullptr) socket_->RemoveName();
 }
 
 void JobReports::AbandonAfterFork() const {
   if (reporter_ != nullptr) reporter_->AbandonAfterFork();
+  if (socket_ != nullptr) socket_->AbandonAfterFork();
 }
 
 }  // namespace spillway::integration

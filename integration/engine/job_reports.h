@@ -20,6 +20,7 @@
 #include "integration/engine/devices.h"
 #include "integration/engine/eviction_switch.h"
 #include "integration/engine/figures.h"
+#include "integration/engine/job_socket.h"
 #include "integration/engine/reporter.h"
 #include "integration/engine/run_report.h"
 #include "integration/engine/tiers.h"
@@ -81,6 +82,8 @@ class JobReports : private RunSource {
   using WordsQuestion = CUresult(CUDAAPI*)(char* text, int length, CUdevice device);
   std::string WordsOfDevice(WordsQuestion ask, int device) const;
   std::vector<std::function<void(const Figures&, bool)>> MakeWriters(int64_t origin_nanos);
+  void OpenSocket();
+  std::string AnswerTo(const std::string& question, Reporter* reporter) const;
   Figures CollectNow() const;
 
   std::optional<DeviceLook> Look(int device) const override;
@@ -98,6 +101,7 @@ class JobReports : private RunSource {
   // Written by Start, before a device is in service.
   std::string trace_path_;             // empty: no trace is wanted
   std::unique_ptr<RunReport> report_;  // null: SPILLWAY_REPORT does not ask for one
+  std::unique_ptr<JobSocket> socket_;  // null: nobody may ask; the reporter's thread serves it
   std::unique_ptr<Reporter> reporter_;
 };
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "integration/engine/status_signal.h"
@@ -78,14 +79,23 @@ void Reporter::WaitAndLookOften(Time time) {
   }
 }
 
-// True when the descriptor was written to, which ends the wait. Without one (none was left) the end may come
-// a little late.
+// True when the descriptor was written to, which ends the wait. Visitors do not.
 bool Reporter::WaitUntil(Time time) {
+  do {
+    if (WaitOnce(time)) return true;
+  } while (!stop_.load() && std::chrono::steady_clock::now() < time);
+  return false;
+}
+
+// Without a descriptor (none was left) the end may come a little late.
+bool Reporter::WaitOnce(Time time) {
   const auto left =
       std::chrono::duration_cast<std::chrono::milliseconds>(time - std::chrono::steady_clock::now());
   const int longest = wake_ >= 0 ? 10'000 : 100;
-  pollfd descriptor = {wake_, POLLIN, 0};
-  ::poll(&descriptor, 1, static_cast<int>(std::clamp<int64_t>(left.count() + 1, 0, longest)));
+  std::array<pollfd, 2> descriptors = {pollfd{wake_, POLLIN, 0}, {options_.visitors, POLLIN, 0}};
+  ::poll(descriptors.data(), descriptors.size(),
+         static_cast<int>(std::clamp<int64_t>(left.count() + 1, 0, longest)));
+  if ((descriptors[1].revents & POLLIN) != 0) options_.serve(this);
   uint64_t count = 0;
   return wake_ >= 0 && ::read(wake_, &count, sizeof(count)) > 0;
 }

@@ -57,6 +57,9 @@ class Reporter {
     std::chrono::milliseconds often{50};
     std::function<void()> look_often = nullptr;
     std::vector<std::function<void(const Figures& figures, bool ended)>> writers = {};
+    // Beside its other work: called when the descriptor is readable. -1: there is none.
+    int visitors = -1;
+    std::function<void(Reporter* reporter)> serve = nullptr;
     std::chrono::milliseconds least_finish{350};  // that Finish waits, whatever its deadline
   };
   // Starts its thread. `collect` is called on the reporter's thread and in Finish.
@@ -79,6 +82,7 @@ class Reporter {
   void Loop();
   void ReportTheEnd();
   bool WaitUntil(Time time);
+  bool WaitOnce(Time time);
   void WaitAndLookOften(Time time);
   void WriteFiles(const Figures& figures, bool ended);
 

@@ -1,7 +1,9 @@
 #include "io/os/log.h"
 
 #include <unistd.h>
+
 #include <atomic>
+#include <deque>
 
 #include "io/os/clock.h"
 #include "io/os/sync.h"
@@ -10,6 +12,7 @@ namespace spillway::os {
 namespace {
 
 constexpr int kLinesPerSecond = 20;
+constexpr size_t kLinesKept = 20;
 
 // Written by SetLogLevel, read by every Log. A level that is seen late costs a line, nothing else.
 std::atomic<int> log_level{static_cast<int>(LogLevel::kWarn)};
@@ -42,7 +45,27 @@ std::string& Place() {
 
 std::string Head() { return Place().empty() ? "spillway: " : "spillway: " + Place() + ": "; }
 
+struct KeptLines {
+  Mutex mu{LockRank::kLog};
+  std::deque<std::string> lines ABSL_GUARDED_BY(mu);
+};
+
+KeptLines& Kept() {
+  static KeptLines* const kept = new KeptLines;
+  return *kept;
+}
+
+// Not waited for: a forked child may have inherited the lock.
+void Keep(const std::string& line) {
+  KeptLines& kept = Kept();
+  if (!kept.mu.TryLock()) return;
+  if (kept.lines.size() == kLinesKept) kept.lines.pop_front();
+  kept.lines.push_back(line);
+  kept.mu.Unlock();
+}
+
 void WriteLine(const std::string& line) {
+  Keep(line.substr(0, line.size() - 1));
   const ssize_t ignored = write(2, line.data(), line.size());
   (void)ignored;  // standard error may be closed; there is no other place to report it
 }
@@ -79,6 +102,12 @@ void ReportLine(const std::string& text) {
 }
 
 void ReportFatal(const std::string& text) { WriteLine(Head() + text + "\n"); }
+
+std::vector<std::string> LastLines() {
+  KeptLines& kept = Kept();
+  const MutexLock lock(&kept.mu);
+  return {kept.lines.begin(), kept.lines.end()};
+}
 
 void SetLogPlace(const std::string& place) { Place() = place; }
 

@@ -5,6 +5,7 @@
 #define SPILLWAY_IO_OS_LOG_H_
 
 #include <string>
+#include <vector>
 
 namespace spillway::os {
 
@@ -23,6 +24,9 @@ void ReportLine(const std::string& text);
 
 // The same for the error that ends the job: at every level.
 void ReportFatal(const std::string& text);
+
+// The last lines that were written, the oldest first, 20 at most, without their end. Any thread.
+std::vector<std::string> LastLines();
 
 // What every line names from now on, after "spillway: ": which of several processes writes. Once, before any
 // other thread logs.

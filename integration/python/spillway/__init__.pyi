@@ -28,6 +28,7 @@ def enable(
     report: _Value = None,
     prometheus: _Value = None,
     status: _Value = None,
+    socket: _Value = None,
     log: _Value = None,
     require: _Value = None,
     cuda_driver: _Value = None,

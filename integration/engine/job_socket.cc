@@ -1,0 +1,197 @@
+#include "integration/engine/job_socket.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "integration/settings/environment.h"
+#include "io/os/errno.h"
+
+namespace spillway::integration {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kPatience = std::chrono::milliseconds(100);  // of a job with one who asks
+constexpr int kAtOnce = 8;                                  // that are answered in one turn
+constexpr size_t kLongestQuestion = 256;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  int Release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+// Whether the descriptor is ready before the deadline.
+bool Await(int fd, short events, Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  pollfd ready = {fd, events, 0};
+  return poll(&ready, 1, static_cast<int>(std::max<int64_t>(0, left.count()))) == 1;
+}
+
+bool SendAll(int fd, std::string_view text, Clock::time_point deadline) {
+  while (!text.empty()) {
+    if (!Await(fd, POLLOUT, deadline)) return false;
+    const ssize_t sent = send(fd, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) return false;
+    text.remove_prefix(static_cast<size_t>(std::max<ssize_t>(0, sent)));
+  }
+  return true;
+}
+
+// Adds what comes until `ends` says so, or the other side has sent all. False after the deadline or an error.
+bool Receive(int fd, Clock::time_point deadline, const std::function<bool(const std::string&)>& ends,
+             std::string* text) {
+  std::array<char, 4096> part{};
+  while (!ends(*text)) {
+    if (!Await(fd, POLLIN, deadline)) return false;
+    const ssize_t length = recv(fd, part.data(), part.size(), MSG_DONTWAIT);
+    if (length == 0) return true;
+    if (length < 0 && errno != EAGAIN && errno != EINTR) return false;
+    text->append(part.data(), static_cast<size_t>(std::max<ssize_t>(0, length)));
+  }
+  return true;
+}
+
+bool IsOfThisUser(int fd) {
+  ucred peer = {};
+  socklen_t length = sizeof(peer);
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
+         (peer.uid == geteuid() || peer.uid == 0);
+}
+
+absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path))
+    return absl::InvalidArgumentError(absl::StrCat(path, ": too long for the name of a socket"));
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+std::string PathOf(const std::string& folder, pid_t pid) { return absl::StrCat(folder, "/", pid, ".sock"); }
+
+// Where the folder belongs to another, he could put his own socket in the place of ours.
+absl::Status MakeFolder(const std::string& folder) {
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return os::StatusFromErrno(errno, folder);
+  struct stat info = {};
+  if (lstat(folder.c_str(), &info) != 0) return os::StatusFromErrno(errno, folder);
+  if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0)
+    return absl::FailedPreconditionError(absl::StrCat(folder, ": it is no folder of this user alone"));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string JobSocketFolder() {
+  const std::string runtime = EnvironmentValue("XDG_RUNTIME_DIR");
+  if (!runtime.empty() && runtime.front() == '/') return runtime + "/spillway";
+  return absl::StrCat("/tmp/spillway-", geteuid());
+}
+
+// ---- The job's side.
+
+absl::StatusOr<std::unique_ptr<JobSocket>> JobSocket::Open(const std::string& folder) {
+  SPILLWAY_RETURN_IF_ERROR(MakeFolder(folder));
+  const std::string path = PathOf(folder, getpid());
+  SPILLWAY_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
+  Descriptor made(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (made.get() < 0) return os::StatusFromErrno(errno, path);
+  unlink(path.c_str());  // of an earlier process with this number
+  if (bind(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+      chmod(path.c_str(), 0600) != 0 || listen(made.get(), kAtOnce) != 0)
+    return os::StatusFromErrno(errno, path);
+  return std::unique_ptr<JobSocket>(new JobSocket(made.Release(), path));
+}
+
+JobSocket::~JobSocket() {
+  if (fd_ < 0) return;
+  RemoveName();
+  close(fd_);
+}
+
+void JobSocket::RemoveName() const { unlink(path_.c_str()); }
+
+void JobSocket::Serve(const std::function<std::string(const std::string&)>& answer) {
+  for (int i = 0; i < kAtOnce; ++i) {
+    const Descriptor peer(accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (peer.get() < 0) return;
+    if (!IsOfThisUser(peer.get())) continue;
+    const Clock::time_point deadline = Clock::now() + kPatience;
+    std::string question;
+    const auto asked = [](const std::string& text) {
+      return text.find('\n') != std::string::npos || text.size() > kLongestQuestion;
+    };
+    if (!Receive(peer.get(), deadline, asked, &question)) continue;
+    question.resize(std::min(question.size(), question.find('\n')));
+    SendAll(peer.get(), answer(question), Clock::now() + kPatience);
+  }
+}
+
+void JobSocket::AbandonAfterFork() {
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+}
+
+// ---- The other side.
+
+std::vector<pid_t> JobsIn(const std::string& folder) {
+  std::vector<pid_t> jobs;
+  std::error_code ignored;  // no folder, no jobs
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    pid_t pid = 0;
+    if (entry.path().extension() == ".sock" && absl::SimpleAtoi(entry.path().stem().string(), &pid))
+      jobs.push_back(pid);
+  }
+  std::sort(jobs.begin(), jobs.end());
+  return jobs;
+}
+
+absl::StatusOr<std::string> AskJob(const std::string& folder, pid_t pid, const std::string& question,
+                                   std::chrono::milliseconds limit) {
+  const std::string path = PathOf(folder, pid);
+  SPILLWAY_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
+  const Descriptor made(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (made.get() < 0) return os::StatusFromErrno(errno, path);
+  const Clock::time_point deadline = Clock::now() + limit;
+  const auto late = [pid] {
+    return absl::DeadlineExceededError(absl::StrCat("process ", pid, " does not answer; it may be stopped"));
+  };
+  // A socket whose queue is full answers EAGAIN.
+  while (connect(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    if (errno == ECONNREFUSED) unlink(path.c_str());  // its process was killed
+    if (errno == ECONNREFUSED || errno == ENOENT)
+      return absl::NotFoundError(absl::StrCat("process ", pid, " is no job of yours under Spillway"));
+    if (errno != EAGAIN && errno != EINTR) return os::StatusFromErrno(errno, path);
+    if (Clock::now() >= deadline) return late();
+    poll(nullptr, 0, 10);
+  }
+  std::string answer;
+  const auto never = [](const std::string&) { return false; };
+  if (!SendAll(made.get(), question + "\n", deadline) || !Receive(made.get(), deadline, never, &answer))
+    return late();
+  return answer;
+}
+
+}  // namespace spillway::integration

@@ -102,6 +102,29 @@ absl::Status MakeFolder(const std::string& folder) {
   return absl::OkStatus();
 }
 
+// 0, or the error of connect. EAGAIN: there is somebody, and too many wait for him.
+int Connect(int fd, const sockaddr_un& address) {
+  return connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? 0 : errno;
+}
+
+absl::StatusOr<int> NewSocket(const std::string& path) {
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return os::StatusFromErrno(errno, path);
+  return fd;
+}
+
+// Of processes that were killed. Not by their numbers: another container may share the folder.
+void RemoveStaleNames(const std::string& folder) {
+  for (const pid_t pid : JobsIn(folder)) {
+    const std::string path = PathOf(folder, pid);
+    const absl::StatusOr<sockaddr_un> address = AddressOf(path);
+    const absl::StatusOr<int> made = NewSocket(path);
+    if (!made.ok()) return;
+    const Descriptor probe(*made);
+    if (address.ok() && Connect(probe.get(), *address) == ECONNREFUSED) unlink(path.c_str());
+  }
+}
+
 }  // namespace
 
 std::string JobSocketFolder() {
@@ -116,8 +139,9 @@ absl::StatusOr<std::unique_ptr<JobSocket>> JobSocket::Open(const std::string& fo
   SPILLWAY_RETURN_IF_ERROR(MakeFolder(folder));
   const std::string path = PathOf(folder, getpid());
   SPILLWAY_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
-  Descriptor made(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (made.get() < 0) return os::StatusFromErrno(errno, path);
+  RemoveStaleNames(folder);
+  SPILLWAY_ASSIGN_OR_RETURN(const int fd, NewSocket(path));
+  Descriptor made(fd);
   unlink(path.c_str());  // of an earlier process with this number
   if (bind(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
       chmod(path.c_str(), 0600) != 0 || listen(made.get(), kAtOnce) != 0)
@@ -172,18 +196,18 @@ absl::StatusOr<std::string> AskJob(const std::string& folder, pid_t pid, const s
                                    std::chrono::milliseconds limit) {
   const std::string path = PathOf(folder, pid);
   SPILLWAY_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
-  const Descriptor made(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (made.get() < 0) return os::StatusFromErrno(errno, path);
+  SPILLWAY_ASSIGN_OR_RETURN(const int fd, NewSocket(path));
+  const Descriptor made(fd);
   const Clock::time_point deadline = Clock::now() + limit;
   const auto late = [pid] {
     return absl::DeadlineExceededError(absl::StrCat("process ", pid, " does not answer; it may be stopped"));
   };
   // A socket whose queue is full answers EAGAIN.
-  while (connect(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    if (errno == ECONNREFUSED) unlink(path.c_str());  // its process was killed
-    if (errno == ECONNREFUSED || errno == ENOENT)
+  while (const int error = Connect(made.get(), address)) {
+    if (error == ECONNREFUSED) unlink(path.c_str());  // its process was killed
+    if (error == ECONNREFUSED || error == ENOENT)
       return absl::NotFoundError(absl::StrCat("process ", pid, " is no job of yours under Spillway"));
-    if (errno != EAGAIN && errno != EINTR) return os::StatusFromErrno(errno, path);
+    if (error != EAGAIN && error != EINTR) return os::StatusFromErrno(error, path);
     if (Clock::now() >= deadline) return late();
     poll(nullptr, 0, 10);
   }

@@ -27,7 +27,7 @@ std::string JobSocketFolder();
 
 class JobSocket {
  public:
-  // Makes the folder (0700) where it is not there. An error names the path and what is wrong with it: a folder that
+  // Makes the folder (0700) where it is not there, and removes names of processes that were killed. An error names the path and what is wrong with it: a folder that
   // others may enter is not used.
   static absl::StatusOr<std::unique_ptr<JobSocket>> Open(const std::string& folder);
   // Closes, and removes the name.

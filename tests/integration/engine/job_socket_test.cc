@@ -58,6 +58,18 @@ class JobSocketTest : public ::testing::Test {
   absl::StatusOr<std::string> Ask(const std::string& question, milliseconds limit = milliseconds(20'000)) {
     return AskJob(folder_, getpid(), question, limit);
   }
+  // As a job that was killed does.
+  pid_t LeaveAName() const {
+    const pid_t child = fork();
+    if (child == 0) {
+      auto opened = JobSocket::Open(folder_);
+      _exit(opened.ok() ? (static_cast<void>(opened->release()), 0) : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    return child;
+  }
   int Connect() const {
     const std::string path = folder_ + "/" + std::to_string(getpid()) + ".sock";
     sockaddr_un address = {};
@@ -99,17 +111,17 @@ TEST_F(JobSocketTest, WhoSaysNothingOrTooMuchKeepsNobodyWaiting) {
 }
 
 TEST_F(JobSocketTest, OfAJobThatWasKilledTheNameIsRemoved) {
-  const pid_t child = fork();
-  if (child == 0) {
-    auto opened = JobSocket::Open(folder_);
-    _exit(opened.ok() ? (static_cast<void>(opened->release()), 0) : 1);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  ASSERT_EQ(status, 0);
+  const pid_t child = LeaveAName();
   EXPECT_THAT(JobsIn(folder_), ElementsAre(child));
   EXPECT_TRUE(absl::IsNotFound(AskJob(folder_, child, "status", milliseconds(1000)).status()));
   EXPECT_THAT(JobsIn(folder_), IsEmpty());
+}
+
+TEST_F(JobSocketTest, TheNextJobRemovesTheNamesOfThoseThatWereKilled) {
+  LeaveAName();
+  Start();
+  EXPECT_THAT(JobsIn(folder_), ElementsAre(getpid()));
+  EXPECT_EQ(Ask("status").value(), "you asked status");
 }
 
 TEST_F(JobSocketTest, AJobThatIsStoppedIsNotWaitedForForEver) {

@@ -143,6 +143,7 @@ void World::MakeDisk(Random* random) {
   disk.short_one_in = 64;
   drives_ = std::make_unique<Disk>(disk, random);
   io::SpillStoreOptions store;
+  store.workers = 2;  // the same schedules on every machine
   for (int i = 0; i < directories; ++i) store.directories.push_back({.path = "/drive" + std::to_string(i)});
   store.growth_bytes = (1 + random->Below(8)) * io::kSlotBytes;
   store.request_bytes = io::kPageBytes;

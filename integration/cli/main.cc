@@ -16,6 +16,7 @@
 #include "integration/cli/characterize.h"
 #include "integration/cli/common/exit_status.h"
 #include "integration/cli/common/near_words.h"
+#include "integration/cli/describe.h"
 #include "integration/cli/doctor/doctor.h"
 #include "integration/cli/estimate.h"
 #include "integration/cli/report.h"
@@ -46,65 +47,76 @@ int AfterPrinting(int status) {
   return kWrongUse;
 }
 
-int Main(int argc, char** argv) {
-  CLI::App app{"Train models larger than the GPU's memory, unchanged."};
-  app.set_version_flag("--version", absl::StrCat("spillway ", SPILLWAY_VERSION_TEXT));
-  app.require_subcommand(1);
+// The subcommands with their options, as the command line gives them.
+class Program {
+ public:
+  Program() {
+    app_.set_version_flag("--version", absl::StrCat("spillway ", SPILLWAY_VERSION_TEXT));
+    app_.require_subcommand(1);
+    running_.library_directory = examination_.library_directory = simulation_.library_directory =
+        estimation_.library_directory = reporting_.library_directory = LibraryDirectory();
+  }
 
-  RunOptions running;
-  CLI::App* run = AddRun(&app, &running);
-  running.library_directory = LibraryDirectory();
+  int Main(int argc, char** argv) {
+    try {
+      app_.parse(TakeCommand(*run_, argc, argv, &running_), argv);
+      if (run_->parsed() && running_.command.empty()) throw CLI::RequiredError("COMMAND");
+    } catch (const CLI::ParseError& wrong) {  // the library's way to ask for help, too
+      return AfterPrinting(Explain(wrong));
+    }
+    if (run_->parsed()) return Run(running_);
+    return AfterPrinting(CarryOut(argv));
+  }
 
-  DoctorOptions examination;
-  CLI::App* doctor = AddDoctor(&app, &examination);
-  examination.library_directory = LibraryDirectory();
-
-  SimulateOptions simulation;
-  CLI::App* simulate = AddSimulate(&app, &simulation);
-  simulation.library_directory = LibraryDirectory();
-
-  CharacterizeOptions characterization;
-  CLI::App* characterize = AddCharacterize(&app, &characterization);
-
-  GenerateOptions generation;
-  CLI::App* generate = AddGenerate(&app, &generation);
-
-  EstimateOptions estimation;
-  CLI::App* estimate = AddEstimate(&app, &estimation);
-  estimation.library_directory = LibraryDirectory();
-
-  ReportOptions reporting;
-  reporting.library_directory = LibraryDirectory();
-  CLI::App* report = AddReport(&app, &reporting);
-
-  TopOptions watching;
-  CLI::App* top = AddTop(&app, &watching);
-
-  try {
-    app.parse(TakeCommand(*run, argc, argv, &running), argv);
-    if (run->parsed() && running.command.empty()) throw CLI::RequiredError("COMMAND");
-  } catch (const CLI::ParseError& wrong) {  // the library's way to ask for help, too
+ private:
+  // Prints what was wrong, or the help that was asked for. The exit status.
+  int Explain(const CLI::ParseError& wrong) {
     // `spillway help nothing` names no subcommand, and CLI11 takes it for a wish for the help of all.
-    const bool names_nothing = app.get_subcommands().empty() && !app.remaining().empty();
+    const bool names_nothing = app_.get_subcommands().empty() && !app_.remaining().empty();
     if (names_nothing) {
       std::fprintf(stderr, "There is no subcommand %s.\nRun with --help for more information.\n",
-                   app.remaining().front().c_str());
-    } else if (app.exit(wrong) == 0) {
-      return AfterPrinting(0);
+                   app_.remaining().front().c_str());
+    } else if (app_.exit(wrong) == 0) {
+      return 0;
     }
-    const std::string meant = MeantWord(app);
+    const std::string meant = MeantWord(app_);
     if (!meant.empty()) std::fprintf(stderr, "Did you mean %s?\n", meant.c_str());
-    return AfterPrinting(kWrongUse);
+    return kWrongUse;
   }
-  if (simulate->parsed()) return AfterPrinting(Simulate(simulation));
-  if (characterize->parsed()) return AfterPrinting(CharacterizeTrace(characterization));
-  if (report->parsed()) return AfterPrinting(Report(reporting));
-  if (generate->parsed()) return AfterPrinting(Generate(generation));
-  if (estimate->parsed()) return AfterPrinting(RunEstimate(estimation));
-  if (top->parsed()) return AfterPrinting(Top(watching));
-  if (doctor->parsed()) return AfterPrinting(Doctor(examination, argv));
-  return Run(running);
-}
+
+  // The subcommand that was named, of those that print.
+  int CarryOut(char** argv) {
+    if (doctor_->parsed()) return Doctor(examination_, argv);
+    if (simulate_->parsed()) return Simulate(simulation_);
+    if (characterize_->parsed()) return CharacterizeTrace(characterization_);
+    if (generate_->parsed()) return Generate(generation_);
+    if (estimate_->parsed()) return RunEstimate(estimation_);
+    if (report_->parsed()) return Report(reporting_);
+    if (top_->parsed()) return Top(watching_);
+    return describe_->parsed() ? Describe(app_, description_) : kWrongUse;
+  }
+
+  CLI::App app_{"Train models larger than the GPU's memory, unchanged."};
+  RunOptions running_;
+  DoctorOptions examination_;
+  SimulateOptions simulation_;
+  CharacterizeOptions characterization_;
+  GenerateOptions generation_;
+  EstimateOptions estimation_;
+  ReportOptions reporting_;
+  TopOptions watching_;
+  DescribeOptions description_;
+  // In the order of the help.
+  CLI::App* const run_ = AddRun(&app_, &running_);
+  CLI::App* const doctor_ = AddDoctor(&app_, &examination_);
+  CLI::App* const simulate_ = AddSimulate(&app_, &simulation_);
+  CLI::App* const characterize_ = AddCharacterize(&app_, &characterization_);
+  CLI::App* const generate_ = AddGenerate(&app_, &generation_);
+  CLI::App* const estimate_ = AddEstimate(&app_, &estimation_);
+  CLI::App* const report_ = AddReport(&app_, &reporting_);
+  CLI::App* const top_ = AddTop(&app_, &watching_);
+  CLI::App* const describe_ = AddDescribe(&app_, &description_);
+};
 
 }  // namespace
 }  // namespace spillway::integration
@@ -120,5 +132,5 @@ int main(int argc, char** argv) {
   }
   const int count = static_cast<int>(arguments.size());
   arguments.push_back(nullptr);
-  return spillway::integration::Main(count, arguments.data());
+  return spillway::integration::Program().Main(count, arguments.data());
 }

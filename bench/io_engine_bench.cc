@@ -1,6 +1,7 @@
-// What the spill store costs: GB/s and processor time of 2 MiB slots written and read through it, next to plain
-// O_DIRECT pwrite and pread of the same bytes by as many threads, and next to fio, in the same run on the same
-// file system. Disks differ by their mood, so the figures to keep are ratios, of the medians of alternating rounds.
+// What the spill store costs: GB/s and processor time of 2 MiB slots written and read through it, next to
+// plain O_DIRECT pwrite and pread of the same bytes by as many threads, and next to fio, in the same run on
+// the same file system. Disks differ by their mood, so the figures to keep are ratios, of the medians of
+// alternating rounds.
 //
 //   io_engine_bench [--against-fio] [--json] [--dir DIRECTORY] [--mib N] [--rounds N]
 

@@ -1,6 +1,6 @@
-// CipherBuffers: buffers of a slot each for cipher text, for SpillStore. A buffer belongs to one write and comes back
-// when the last one who holds it lets go: the kernel may use it for longer than the write takes. There are as many as
-// writes were under way at once. Any thread; no memory ends the process, as everywhere.
+// CipherBuffers: buffers of a slot each for cipher text, for SpillStore. A buffer belongs to one write and
+// comes back when the last one who holds it lets go: the kernel may use it for longer than the write takes.
+// There are as many as writes were under way at once. Any thread; no memory ends the process, as everywhere.
 
 #ifndef SPILLWAY_IO_CIPHER_BUFFERS_H_
 #define SPILLWAY_IO_CIPHER_BUFFERS_H_
@@ -18,8 +18,8 @@ namespace spillway::io {
 // Made by make_shared: a buffer that is out keeps it alive.
 class CipherBuffers : public std::enable_shared_from_this<CipherBuffers> {
  public:
-  // A buffer that nobody else has, as large as a slot; its contents are undefined. Whoever has it may pass it on, on
-  // any thread, also after the store has ended.
+  // A buffer that nobody else has, as large as a slot; its contents are undefined. Whoever has it may pass it
+  // on, on any thread, also after the store has ended.
   std::shared_ptr<AlignedBuffer> Take() {
     std::unique_ptr<AlignedBuffer> buffer;
     {

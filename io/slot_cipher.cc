@@ -19,9 +19,9 @@ namespace {
 
 constexpr size_t kKeyBytes = 64;  // two keys of AES-256
 
-// OpenSSL frees what it works with when the process ends, in an exit handler that may come before ours. It tells so
-// before (OPENSSL_atexit): from then on nothing is begun, and what is under way is waited for. Of the process, as
-// OpenSSL is.
+// OpenSSL frees what it works with when the process ends, in an exit handler that may come before ours. It
+// tells so before (OPENSSL_atexit): from then on nothing is begun, and what is under way is waited for. Of
+// the process, as OpenSSL is.
 struct Uses {
   os::Mutex mu{os::LockRank::kEngine};
   os::CondVar none_left;
@@ -51,8 +51,8 @@ Uses& TheUses() {
 
 }  // namespace
 
-// The functions that are used, as <openssl/evp.h> and <openssl/crypto.h> of 3.0 declare them: its headers are not
-// needed for building.
+// The functions that are used, as <openssl/evp.h> and <openssl/crypto.h> of 3.0 declare them: its headers are
+// not needed for building.
 struct SlotCipher::OpenSsl {
   int (*at_exit)(void (*handler)());
   void* (*fetch)(void* context, const char* algorithm, const char* properties);

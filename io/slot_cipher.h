@@ -1,9 +1,11 @@
-// SlotCipher: encrypts what is written to spill files, so that a drive that is stolen, sold or read by another shows
-// nothing of the job. AES-256-XTS by OpenSSL, which is opened when it is asked for. The key is made for the process
-// and never leaves it: what was spilled by a job that has ended cannot be read by anyone.
+// SlotCipher: encrypts what is written to spill files, so that a drive that is stolen, sold or read by
+// another shows nothing of the job. AES-256-XTS by OpenSSL, which is opened when it is asked for. The key is
+// made for the process and never leaves it: what was spilled by a job that has ended cannot be read by
+// anyone.
 //
-// The engine makes it where SPILLWAY_ENCRYPT is on. SpillStore calls it on its completion workers. Not having OpenSSL,
-// or memory for the key, is an error of Create. Calls of OpenSSL fail for want of memory, and once the process ends.
+// The engine makes it where SPILLWAY_ENCRYPT is on. SpillStore calls it on its completion workers. Not having
+// OpenSSL, or memory for the key, is an error of Create. Calls of OpenSSL fail for want of memory, and once
+// the process ends.
 
 #ifndef SPILLWAY_IO_SLOT_CIPHER_H_
 #define SPILLWAY_IO_SLOT_CIPHER_H_
@@ -26,8 +28,8 @@ class SlotCipher {
     uint32_t generation = 0;
   };
 
-  // `library`: of OpenSSL 3. Unavailable, with the loader's words, where it cannot be opened; FailedPrecondition
-  // where the key's memory cannot be kept from being swapped out (ulimit -l).
+  // `library`: of OpenSSL 3. Unavailable, with the loader's words, where it cannot be opened;
+  // FailedPrecondition where the key's memory cannot be kept from being swapped out (ulimit -l).
   static absl::StatusOr<std::unique_ptr<SlotCipher>> Create(const std::string& library = "libcrypto.so.3");
   ~SlotCipher();
   SlotCipher(const SlotCipher&) = delete;

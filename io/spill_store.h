@@ -82,22 +82,23 @@ struct SpillSpace {
   uint64_t free_bytes = 0;   // free slots, and what files may still grow by cap and reserve
 };
 
-// Who promises the store's capacity to others. Called with the store's lock held, on any thread: must not call the
-// store.
+// Who promises the store's capacity to others. Called with the store's lock held, on any thread: must not
+// call the store.
 class CapacityOwner {
  public:
   virtual ~CapacityOwner() = default;
   // The store can hold `bytes` now. It has grown, or a directory has closed: what was promised there waits.
   virtual void SetCapacity(uint64_t bytes) = 0;
-  // A disk runs short, and the store could do with `bytes`. False when more is promised: it keeps what it has.
+  // A disk runs short, and the store could do with `bytes`. False when more is promised: it keeps what it
+  // has.
   virtual bool LowerCapacity(uint64_t bytes) = 0;
   // How many bytes of capacity are promised.
   virtual uint64_t PromisedBytes() const = 0;
 };
 
-// Callbacks: each Write and Read calls its `done` exactly once, on a thread of the store (of its completions, or
-// of the directory's transfers), never inside the call itself, and with no lock of the store held. `done` must
-// not block (no I/O, no driver call that waits, no Shutdown). It may call any other method of the store,
+// Callbacks: each Write and Read calls its `done` exactly once, on a thread of the store (of its completions,
+// or of the directory's transfers), never inside the call itself, and with no lock of the store held. `done`
+// must not block (no I/O, no driver call that waits, no Shutdown). It may call any other method of the store,
 // ReleaseSlot of its slot included.
 //
 // Buffers are page aligned, valid until `done`, and for a write also unchanged. After DeadlineExceeded
@@ -138,9 +139,9 @@ class SpillStore {
   // and disk do not give enough space. Cancelled after Shutdown. Any thread.
   absl::StatusOr<std::vector<SlotId>> TakeSlots(size_t n);
 
-  // Who promises the capacity: what is promised is never given back to a disk that runs short. Null: nothing is
-  // given back. It stays valid until another is set. After a promise it calls NotePromise: files then grow ahead of
-  // need.
+  // Who promises the capacity: what is promised is never given back to a disk that runs short. Null: nothing
+  // is given back. It stays valid until another is set. After a promise it calls NotePromise: files then grow
+  // ahead of need.
   void SetOwner(CapacityOwner* owner);
   // The promises are now `promised` bytes. Any thread; takes a lock only when the capacity left runs low.
   void NotePromise(uint64_t promised);

@@ -28,8 +28,8 @@ constexpr auto kLookAtEnd = std::chrono::milliseconds(20);
 constexpr auto kLongestPoll = std::chrono::milliseconds(250);  // while requests are in flight
 
 // Errors of a read that time does not mend. The kernel answers ENODATA for a medium error and EILSEQ for a
-// failed protection check (blk_errors in block/blk-core.c), whereas EIO, ETIMEDOUT, ENOLINK and others come of
-// a path, a controller or a target that may work again. The rest are requests that can never be served.
+// failed protection check (blk_errors in block/blk-core.c), whereas EIO, ETIMEDOUT, ENOLINK and others come
+// of a path, a controller or a target that may work again. The rest are requests that can never be served.
 bool IsLastingReadError(int error) {
   switch (error) {
     case ENODATA:
@@ -89,6 +89,7 @@ void TransferQueue::Run() {
     const int64_t now = options_.clock->NowNanos();
     bool stopping = false;
     bool stop_now = false;
+    write_at_ = 0;
     std::deque<std::shared_ptr<Transfer>> cancelled;
     {
       os::MutexLock lock(&mu_);
@@ -122,7 +123,6 @@ void TransferQueue::Run() {
 
 // Gives free places to waiting transfers.
 void TransferQueue::FillBatch() {
-  write_at_ = 0;
   for (size_t place = 0; place < flights_.size() && busy_places_ < flights_.size(); ++place) {
     if (flights_[place].transfer != nullptr || flights_[place].given_up != nullptr) continue;
     std::array<TransferOrder::Load, 2> load = LoadOfDirections();

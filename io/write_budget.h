@@ -1,11 +1,12 @@
-// WriteBudget: bounds what the jobs of one user write to spill files on a machine, since a drive is worn out by what
-// is written to it. A bucket: so many bytes may be written at once, and what was written comes free again over the
-// interval, evenly. Once all is used, TransferQueue lets a write wait until some is free, SharedCapacity promises no more
-// than it has before, plans count on the rate at which it comes free, and the engine has it recorded and reported.
+// WriteBudget: bounds what the jobs of one user write to spill files on a machine, since a drive is worn out
+// by what is written to it. A bucket: so many bytes may be written at once, and what was written comes free
+// again over the interval, evenly. Once all is used, TransferQueue lets a write wait until some is free,
+// SharedCapacity promises no more than it has before, plans count on the rate at which it comes free, and the
+// engine has it recorded and reported.
 //
-// The record is a file, so that the budget holds over runs and over the ranks of a job. It says how many bytes
-// are in use and since when, in numbers that do not depend on a process's own budget. Each process adds its own under
-// a lock. Note and the looks may come from any thread, Record from one at a time.
+// The record is a file, so that the budget holds over runs and over the ranks of a job. It says how many
+// bytes are in use and since when, in numbers that do not depend on a process's own budget. Each process adds
+// its own under a lock. Note and the looks may come from any thread, Record from one at a time.
 
 #ifndef SPILLWAY_IO_WRITE_BUDGET_H_
 #define SPILLWAY_IO_WRITE_BUDGET_H_
@@ -40,8 +41,8 @@ class WriteBudget {
   // How long the next write is to wait, if nothing else is written; zero while anything is left.
   std::chrono::nanoseconds UntilNextWrite() const;
 
-  // The budget is used up, for promises and plans. It stays so until a sixteenth is free again: what comes free
-  // meanwhile is for what waits.
+  // The budget is used up, for promises and plans. It stays so until a sixteenth is free again: what comes
+  // free meanwhile is for what waits.
   bool spent() const;
   // Bytes that may still be written now.
   uint64_t left_bytes() const;
@@ -50,10 +51,10 @@ class WriteBudget {
   // How long until it is not spent, if nothing is written; zero when it is not.
   std::chrono::nanoseconds UntilFree() const;
 
-  // Adds to the record what was noted since the last time, and learns from it what others have written. May wait
-  // for a disk, and up to 0.1 s for another process. After an error, which names the file and the reason, what was
-  // noted counts in this process, and is added to the record when that can be had. A damaged record is begun anew,
-  // and that is an error, too.
+  // Adds to the record what was noted since the last time, and learns from it what others have written. May
+  // wait for a disk, and up to 0.1 s for another process. After an error, which names the file and the
+  // reason, what was noted counts in this process, and is added to the record when that can be had. A damaged
+  // record is begun anew, and that is an error, too.
   absl::Status Record();
 
  private:

@@ -99,13 +99,14 @@ class Residency {
   // ours, for up to a second. To be followed by EndExternalAllocation, with whether the real call failed.
   virtual void BeginExternalAllocation(uint64_t bytes) = 0;
   virtual void EndExternalAllocation(uint64_t bytes, bool failed) = 0;
-  // A driver call that is not ours ran out of memory: gives chunks back, more with each `attempt` from 0 on, and
-  // from the second on also those of idle blocks. `bytes_wanted`: 0 when not known. True when the call may be worth
-  // a repeat; a later attempt may help where an earlier one did not. May wait for the GPU and the disk.
+  // A driver call that is not ours ran out of memory: gives chunks back, more with each `attempt` from 0 on,
+  // and from the second on also those of idle blocks. `bytes_wanted`: 0 when not known. True when the call
+  // may be worth a repeat; a later attempt may help where an earlier one did not. May wait for the GPU and
+  // the disk.
   static constexpr int kMaxGiveBacks = 4;
   virtual bool GiveBack(int attempt, uint64_t bytes_wanted) = 0;
-  // Repeats `call`, which ran out of memory, each time that one of `attempts` has given chunks back, until it does not
-  // any more. Its last result.
+  // Repeats `call`, which ran out of memory, each time that one of `attempts` has given chunks back, until it
+  // does not any more. Its last result.
   CUresult RepeatWhenFull(int attempts, uint64_t bytes_wanted, absl::FunctionRef<CUresult()> call) {
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     for (int i = 0; result == CUDA_ERROR_OUT_OF_MEMORY && i < attempts; ++i) {
@@ -114,16 +115,17 @@ class Residency {
     return result;
   }
 
-  // For a process with calls that cannot be followed. Every live block's bytes are on the GPU, for any stream,
-  // when this returns; blocks that come later have memory from their allocation on; nothing leaves any more.
-  // kResourceExhausted when the live blocks do not fit together: then what is out comes back only for launches
-  // that name it, and for RunReachingAll. May wait for the GPU and the disk. Called again, it tries again.
+  // For a process with calls that cannot be followed. Every live block's bytes are on the GPU, for any
+  // stream, when this returns; blocks that come later have memory from their allocation on; nothing leaves
+  // any more. kResourceExhausted when the live blocks do not fit together: then what is out comes back only
+  // for launches that name it, and for RunReachingAll. May wait for the GPU and the disk. Called again, it
+  // tries again.
   virtual absl::Status StopEvicting() = 0;
 
   // ---- Prediction: called by integration/prediction (policy/planner/plan.h, plan_runner.h).
 
-  // Replaces the plan in force from the next iteration on; null drops it: least recently used from now on, as with
-  // hints (MigrationPlan::hints). Neither of these two allocates.
+  // Replaces the plan in force from the next iteration on; null drops it: least recently used from now on, as
+  // with hints (MigrationPlan::hints). Neither of these two allocates.
   virtual void SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) = 0;
 
   // Which accesses write, as far as sampled launches have shown by now; null before anything is known. A
@@ -136,8 +138,9 @@ class Residency {
   virtual ResidencyStats Stats() const = 0;
   // The part of it that plans are made for, in constant time.
   virtual MachineFigures Machine() const = 0;
-  // What the job sees as reserved for its blocks: our chunks, and the bytes of live blocks that have none, since
-  // they are away or were not used yet. Never less than what is live. In constant time: for each allocation.
+  // What the job sees as reserved for its blocks: our chunks, and the bytes of live blocks that have none,
+  // since they are away or were not used yet. Never less than what is live. In constant time: for each
+  // allocation.
   struct ReservedBytes {
     uint64_t now = 0;
     uint64_t peak = 0;
@@ -147,8 +150,8 @@ class Residency {
   // resident blocks - external memory; once blocks have left the GPU also what others can make free by
   // leaving, as far as the tiers have a place for them.
   virtual void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const = 0;
-  // The application's own limit on the device's budget, in bytes; UINT64_MAX: none. Blocks leave until it is kept to;
-  // what must stay, and a launch that names more, stay above it or are refused.
+  // The application's own limit on the device's budget, in bytes; UINT64_MAX: none. Blocks leave until it is
+  // kept to; what must stay, and a launch that names more, stay above it or are refused.
   virtual void SetCap(uint64_t bytes) = 0;
   // The largest live blocks, at most `most`, the largest first: for the words of a refusal. Walks all blocks.
   virtual std::vector<LargeBlock> LargestBlocks(size_t most) const = 0;

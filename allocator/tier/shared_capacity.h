@@ -3,10 +3,10 @@
 // capacity of now: pinned host memory, and bytes that the file systems have allocated for the spill files.
 // What could still be pinned or grown counts only after Grow.
 //
-// One table: a row for each tier, and the promises. DeviceResidency promises on the thread of an allocation or a
-// free; HostPool grows its row; SpillStore reports its own, and asks before it gives space back to a disk.
-// Where the bytes lie is the tiers' affair. A promise fails when the tiers are full, and where it needs the disk also when the write
-// budget is; Grow fails when no tier can grow.
+// One table: a row for each tier, and the promises. DeviceResidency promises on the thread of an allocation
+// or a free; HostPool grows its row; SpillStore reports its own, and asks before it gives space back to a
+// disk. Where the bytes lie is the tiers' affair. A promise fails when the tiers are full, and where it needs
+// the disk also when the write budget is; Grow fails when no tier can grow.
 
 #ifndef SPILLWAY_ALLOCATOR_TIER_SHARED_CAPACITY_H_
 #define SPILLWAY_ALLOCATOR_TIER_SHARED_CAPACITY_H_
@@ -25,25 +25,28 @@ namespace spillway::allocator {
 // Any thread, with the lock of a block table or of the store held.
 class SharedCapacity final : public io::CapacityOwner {
  public:
-  // A null tier does not exist. `writes` bounds what is written to the disk; null: nothing does. All outlive it.
+  // A null tier does not exist. `writes` bounds what is written to the disk; null: nothing does. All outlive
+  // it.
   SharedCapacity(HostPool* host, io::SpillStore* disk, const io::WriteBudget* writes = nullptr);
   ~SharedCapacity() override;
   SharedCapacity(const SharedCapacity&) = delete;
   SharedCapacity& operator=(const SharedCapacity&) = delete;
 
-  // Capacity of each tier now. Host memory's only grows. The disk's falls when a directory closes; promises made
-  // before then stay.
+  // Capacity of each tier now. Host memory's only grows. The disk's falls when a directory closes; promises
+  // made before then stay.
   uint64_t host_bytes() const { return host_ == nullptr ? 0 : host_->storage_capacity_bytes(); }
   uint64_t disk_bytes() const { return disk_ == nullptr ? 0 : disk_->capacity_bytes(); }
   bool has_disk() const { return disk_ != nullptr; }
-  // The write budget is used up: on the disk no more is promised than was at most before. So a job that runs goes on.
+  // The write budget is used up: on the disk no more is promised than was at most before. So a job that runs
+  // goes on.
   bool writes_spent() const { return writes_ != nullptr && writes_->spent(); }
   // What may be written to the disk in the long run, bytes a second; 0: no budget bounds it now.
   double WritesPerSecond() const { return writes_spent() ? writes_->bytes_per_second() : 0; }
-  // Whether a tier may grow. Only Grow finds out whether it does: others of the node may have ended, or taken more.
+  // Whether a tier may grow. Only Grow finds out whether it does: others of the node may have ended, or taken
+  // more.
   bool CanGrow() const;
-  // Bytes that may still be promised, as far as is known: of what host memory may become and the disk has. Files
-  // that grow are taken to grow on: UINT64_MAX.
+  // Bytes that may still be promised, as far as is known: of what host memory may become and the disk has.
+  // Files that grow are taken to grow on: UINT64_MAX.
   uint64_t Unpromised() const;
   // The same of what the tiers hold now.
   uint64_t UnpromisedNow() const;

@@ -54,8 +54,8 @@ std::string SubcommandNames(const CLI::App& app) {
 
 // ---- Shells.
 
-// Behind the program: a subcommand. Behind that, options after a dash, else files; behind `run`'s `--` whatever the
-// command that follows completes by.
+// Behind the program: a subcommand. Behind that, options after a dash, else files; behind `run`'s `--`
+// whatever the command that follows completes by.
 std::string Bash(const CLI::App& app) {
   std::string text = "# bash completion of spillway; by: spillway describe bash\n_spillway() {\n";
   absl::StrAppend(&text, "  local word=${COMP_WORDS[COMP_CWORD]} i\n  if [ \"$COMP_CWORD\" -eq 1 ]; then\n",

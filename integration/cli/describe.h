@@ -1,6 +1,6 @@
-// `spillway describe`: the command line in the form that a shell completes by, or as a man page, made from the
-// subcommands and options as they are: there is no second list. The build writes these files for `cmake --install`.
-// One thread. An unknown form is wrong use.
+// `spillway describe`: the command line in the form that a shell completes by, or as a man page, made from
+// the subcommands and options as they are: there is no second list. The build writes these files for `cmake
+// --install`. One thread. An unknown form is wrong use.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_DESCRIBE_H_
 #define SPILLWAY_INTEGRATION_CLI_DESCRIBE_H_

@@ -1,5 +1,6 @@
-// What follows from a run's data: shares, means, what a disk will last, what the energy cost. Every fact that cannot
-// be known is none, with the reason kept where the section says it. For `spillway report`. Pure; nothing fails.
+// What follows from a run's data: shares, means, what a disk will last, what the energy cost. Every fact that
+// cannot be known is none, with the reason kept where the section says it. For `spillway report`. Pure;
+// nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_FACTS_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_FACTS_H_
@@ -26,8 +27,8 @@ struct ReportFacts {
   Known lost_seconds, lost_percent;
   std::vector<std::pair<std::string, double>> lost_by_cause;  // in words, the greatest first
   Known iteration_s, ideal_s, bound_s, percent_of_bound, percent_of_ideal;
-  // Of an iteration, what neither its kernels took nor the GPU lost to a cause of ours: host, data, other work. No plan
-  // makes it shorter: percent_with_pauses is the share of the bound that counts it.
+  // Of an iteration, what neither its kernels took nor the GPU lost to a cause of ours: host, data, other
+  // work. No plan makes it shorter: percent_with_pauses is the share of the bound that counts it.
   Known own_pauses_s, percent_with_pauses;
   std::string iteration_how;  // what iteration_s is, or why it is not known
   std::string bound_missing;  // why there is no share of the bound
@@ -43,8 +44,8 @@ struct ReportFacts {
 
 ReportFacts FactsOf(const ReportData& data, const WhatIf& what_if, const ReportAssumptions& assumptions);
 
-// What was waited for, in words, by the name of a cause in the figures or in the file; a name that is not known stays as it
-// is.
+// What was waited for, in words, by the name of a cause in the figures or in the file; a name that is not
+// known stays as it is.
 std::string CauseWords(const std::string& cause);
 
 }  // namespace spillway::integration

@@ -1,5 +1,6 @@
-// What `spillway top` shows of jobs: figures that they answered with, twice, as lines of text. A row for each process,
-// since each rank is one; under a single job its last lines. Pure; nothing fails: what a job did not say is a dash.
+// What `spillway top` shows of jobs: figures that they answered with, twice, as lines of text. A row for each
+// process, since each rank is one; under a single job its last lines. Pure; nothing fails: what a job did not
+// say is a dash.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_TOP_VIEW_H_
 #define SPILLWAY_INTEGRATION_CLI_TOP_VIEW_H_

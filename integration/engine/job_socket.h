@@ -1,9 +1,10 @@
-// JobSocket: lets programs of the same user ask a job how it does, as `spillway top` asks. A socket named after the
-// process in a folder of the user's own; a question is a line, the answer all that comes until the end. JobReports
-// opens it, and the reporter's thread answers between two looks at the figures, so that a job has no thread for it.
+// JobSocket: lets programs of the same user ask a job how it does, as `spillway top` asks. A socket named
+// after the process in a folder of the user's own; a question is a line, the answer all that comes until the
+// end. JobReports opens it, and the reporter's thread answers between two looks at the figures, so that a job
+// has no thread for it.
 //
-// Other users' connections are closed unread. Who does not send or read is left after 0.1 s. Where no socket can be
-// had, the job goes on without. AskJob is the other side.
+// Other users' connections are closed unread. Who does not send or read is left after 0.1 s. Where no socket
+// can be had, the job goes on without. AskJob is the other side.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_JOB_SOCKET_H_
 #define SPILLWAY_INTEGRATION_ENGINE_JOB_SOCKET_H_
@@ -27,8 +28,8 @@ std::string JobSocketFolder();
 
 class JobSocket {
  public:
-  // Makes the folder (0700) where it is not there, and removes names of processes that were killed. An error names the path and what is wrong with it: a folder that
-  // others may enter is not used.
+  // Makes the folder (0700) where it is not there, and removes names of processes that were killed. An error
+  // names the path and what is wrong with it: a folder that others may enter is not used.
   static absl::StatusOr<std::unique_ptr<JobSocket>> Open(const std::string& folder);
   // Closes, and removes the name.
   ~JobSocket();
@@ -54,8 +55,8 @@ class JobSocket {
 // The processes that have a socket in the folder, ascending.
 std::vector<pid_t> JobsIn(const std::string& folder);
 
-// Asks the job of process `pid`. NotFound when there is none, also where only its socket is left: that is removed then.
-// DeadlineExceeded when it does not answer within `limit`: it may be stopped.
+// Asks the job of process `pid`. NotFound when there is none, also where only its socket is left: that is
+// removed then. DeadlineExceeded when it does not answer within `limit`: it may be stopped.
 absl::StatusOr<std::string> AskJob(const std::string& folder, pid_t pid, const std::string& question,
                                    std::chrono::milliseconds limit);
 

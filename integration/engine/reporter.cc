@@ -100,7 +100,8 @@ bool Reporter::WaitOnce(Time time) {
   return wake_ >= 0 && ::read(wake_, &count, sizeof(count)) > 0;
 }
 
-// At the end of the process the job has done something else for a while: what is known of its iterations stays.
+// At the end of the process the job has done something else for a while: what is known of its iterations
+// stays.
 Figures Reporter::Collect(bool ended) {
   Figures figures = collect_();
   os::MutexLock lock(&mu_);

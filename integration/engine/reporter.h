@@ -1,6 +1,6 @@
-// Reporter: reports to the user. It writes the metrics file after 1 s, every 10 s and at the end, a status line
-// when SIGUSR1 asks for one, lines about waits that take long, and the summary at the end. It looks at the
-// figures every second, to know what an iteration takes. It collects figures through a function and owns
+// Reporter: reports to the user. It writes the metrics file after 1 s, every 10 s and at the end, a status
+// line when SIGUSR1 asks for one, lines about waits that take long, and the summary at the end. It looks at
+// the figures every second, to know what an iteration takes. It collects figures through a function and owns
 // none. JobReports makes it with the first device. Where its thread cannot be started, or a file cannot be
 // written, one line says so. (The line when spilling starts comes from the allocator.)
 
@@ -67,9 +67,10 @@ class Reporter {
   ~Reporter();
 
   using Time = std::chrono::steady_clock::time_point;
-  // Makes the thread print the summary, write its files for the last time, and end. Waits until `deadline`, and for
-  // least_finish in any case: a file may lie on a drive that does not answer. A thread that is late is left to itself, with a line,
-  // and this object must then live as long as the process. A second call does nothing.
+  // Makes the thread print the summary, write its files for the last time, and end. Waits until `deadline`,
+  // and for least_finish in any case: a file may lie on a drive that does not answer. A thread that is late
+  // is left to itself, with a line, and this object must then live as long as the process. A second call does
+  // nothing.
   void Finish(Time deadline = {});
   // In a forked child: closes the descriptor and writes nothing any more.
   void AbandonAfterFork();

@@ -8,8 +8,8 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
-// Staging of each direction that lets a drive work without pause: the 16 requests of 512 KiB that it has under way, and
-// a half as much between drive and GPU. Twice that at least, since slots come by blocks.
+// Staging of each direction that lets a drive work without pause: the 16 requests of 512 KiB that it has
+// under way, and a half as much between drive and GPU. Twice that at least, since slots come by blocks.
 constexpr uint64_t kBuffersPerDrive = 6;
 
 }  // namespace

@@ -13,8 +13,8 @@ namespace spillway::integration {
 
 inline constexpr uint64_t kChunkBytes = 2 << 20;
 
-// The budget of one device where the user sets none: what is free, less the reserve, plus the process's external
-// memory, which the budget covers, too. The reserve is 3 %, at least 32 MiB, at most 1 GiB.
+// The budget of one device where the user sets none: what is free, less the reserve, plus the process's
+// external memory, which the budget covers, too. The reserve is 3 %, at least 32 MiB, at most 1 GiB.
 struct DeviceBudget {
   uint64_t bytes = 0;
   uint64_t reserve_bytes = 0;
@@ -27,8 +27,8 @@ uint64_t DefaultHostCap(uint64_t available_bytes, int local_world_size);
 // One rank's equal share of what `ranks` ranks of a node share: whole chunks, at least one. 0 bytes stay 0.
 uint64_t ShareOfRank(uint64_t bytes, int ranks);
 
-// How a cap is divided into staging and storage. With a disk tier a few buffers of staging for each drive are needed
-// even with no cap at all; without one (0 drives), none.
+// How a cap is divided into staging and storage. With a disk tier a few buffers of staging for each drive are
+// needed even with no cap at all; without one (0 drives), none.
 allocator::HostPool::Options HostPoolOptions(uint64_t cap_bytes, size_t drives);
 
 // Address space for each device, a power of two: eight times what can be live, within 64 GiB and 4 TiB, so

@@ -47,7 +47,8 @@ absl::Status Refuse(const SettingSource& source, const char* name, const std::st
   return absl::InvalidArgumentError(NotAccepted(source, name, accepted));
 }
 
-// Where a machine's memory grows its total is no limit. So many times the total cannot be meant there, either.
+// Where a machine's memory grows its total is no limit. So many times the total cannot be meant there,
+// either.
 constexpr uint64_t kMostGrowth = 1024;
 
 absl::Status CheckHostMemory(const Settings& settings, const SettingSource& source, const HostMemory& host,
@@ -128,6 +129,21 @@ absl::Status CheckSpace(const Settings& settings, const SettingSource& source,
                          SpaceText(settings, directories.front()));
   const absl::Status refused = Refuse(source, settings.disk_reserve ? "disk_reserve" : "dirs", accepted);
   return may_come ? absl::UnavailableError(refused.message()) : refused;
+}
+
+// What is made for trials names spill directories by number.
+absl::Status CheckTrials(const Settings& settings, const SettingSource& source) {
+  const auto named = settings.OwnDirectories();
+  const size_t directories = named ? named->size() : 1;
+  const std::string accepted = directories == 0 ? "no directory by number: there is none"
+                                                : absl::StrCat("directories by number up to ",
+                                                               directories - 1, ", the last that there is");
+  if (!settings.io_model.own.empty() && settings.io_model.own.rbegin()->first >= directories)
+    return Refuse(source, "io_model", accepted);
+  for (const io::DriveFault& fault : settings.io_faults)
+    if (fault.directory.value_or(0) > 0 && *fault.directory >= directories)
+      return Refuse(source, "io_faults", accepted);
+  return absl::OkStatus();
 }
 
 absl::Status CheckDirectories(const Settings& settings, const SettingSource& source,
@@ -242,7 +258,7 @@ MachineFacts LookAtMachine(const Settings& settings, const std::string& root) {
   MachineFacts facts;
   facts.host = WholeHostMemory(root);
   LookAtFiles(settings, &facts.files);
-  if (settings.encrypt && UsesDisk(settings))
+  if (settings.encrypt && UsesDisk(settings) && !(settings.dirs && settings.OwnDirectories()->empty()))
     facts.no_cipher = std::string(io::SlotCipher::Create().status().message());
   if (const auto named = settings.OwnDirectories()) {
     for (const DirectoryEntry& entry : *named) facts.directories.push_back(LookAtDirectory(entry.path));
@@ -257,6 +273,7 @@ absl::Status CheckStart(const Settings& settings, const SettingSource& source, c
                         std::vector<std::string>* warnings) {
   SPILLWAY_RETURN_IF_ERROR(CheckGpuMemory(settings, source, facts.device_bytes));
   SPILLWAY_RETURN_IF_ERROR(CheckHostMemory(settings, source, facts.host, warnings));
+  SPILLWAY_RETURN_IF_ERROR(CheckTrials(settings, source));
   if (!facts.no_cipher.empty())
     return Refuse(source, "encrypt",
                   "on where OpenSSL 3 can be opened, and its key locked in memory (" + facts.no_cipher + ")");

@@ -1,7 +1,7 @@
-// WearReports: tells what a job's writing does to its drives. It has the write budget recorded and says when it is
-// spent, and where a job without one writes much to a directory that nobody chose, it names the setting. JobReports
-// makes it and calls it on the reporter's thread, as often as the metrics are written. Nothing fails: a record that
-// cannot be had is a line.
+// WearReports: tells what a job's writing does to its drives. It has the write budget recorded and says when
+// it is spent, and where a job without one writes much to a directory that nobody chose, it names the
+// setting. JobReports makes it and calls it on the reporter's thread, as often as the metrics are written.
+// Nothing fails: a record that cannot be had is a line.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_WEAR_H_
 #define SPILLWAY_INTEGRATION_ENGINE_WEAR_H_
@@ -16,8 +16,8 @@
 
 namespace spillway::integration {
 
-// Terabytes (10^12 bytes) that a consumer drive of 1 TB is often rated to be written: Samsung's 980 Pro and 990 Pro,
-// WD's SN850X.
+// Terabytes (10^12 bytes) that a consumer drive of 1 TB is often rated to be written: Samsung's 980 Pro and
+// 990 Pro, WD's SN850X.
 inline constexpr double kRatedTerabytes = 600;
 
 class WearReports {
@@ -47,7 +47,8 @@ class WearReports {
   bool much_reported_ = false;
 };
 
-// Of the user's cache directory; empty where there is none: neither XDG_CACHE_HOME nor HOME is an absolute path.
+// Of the user's cache directory; empty where there is none: neither XDG_CACHE_HOME nor HOME is an absolute
+// path.
 std::string WriteRecordPath();
 
 }  // namespace spillway::integration

@@ -176,8 +176,9 @@ void CollectTensorMaps(const TensorMaps& maps, const void* const* params, const 
   }
 }
 
-// Code is loaded when it is first asked for, and a full GPU has no memory for it. Any other failure may pass at once.
-// Not inlined: the launches that need none of this would pay for the variable whose address it takes.
+// Code is loaded when it is first asked for, and a full GPU has no memory for it. Any other failure may pass
+// at once. Not inlined: the launches that need none of this would pay for the variable whose address it
+// takes.
 [[gnu::noinline, gnu::cold]] const FunctionInfo* AskAgain(HookState* state, void* function,
                                                           const FunctionInfo* info) {
   CallWithRetry(state, kUnknownBytes, [&] {

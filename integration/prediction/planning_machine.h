@@ -1,6 +1,7 @@
-// PlanningMachine: the machine that plans are made for while the job runs, as far as it is known by now: memory, rates,
-// and what plans cannot use. Blocks that are pinned for long and that no launch of the iteration names stay on the GPU
-// whatever a plan says, so their memory is none of its. Predictor calls it on its thread; nothing fails.
+// PlanningMachine: the machine that plans are made for while the job runs, as far as it is known by now:
+// memory, rates, and what plans cannot use. Blocks that are pinned for long and that no launch of the
+// iteration names stay on the GPU whatever a plan says, so their memory is none of its. Predictor calls it on
+// its thread; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_PLANNING_MACHINE_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_PLANNING_MACHINE_H_
@@ -22,7 +23,8 @@ class PlanningMachine {
   PlanningMachine(std::function<uint64_t()> host_bytes, bool has_disk)
       : host_bytes_(std::move(host_bytes)), has_disk_(has_disk) {}
 
-  // For `sequence`, which is number `id`. Walks it only when what is pinned has changed. `residency` may be null.
+  // For `sequence`, which is number `id`. Walks it only when what is pinned has changed. `residency` may be
+  // null.
   policy::RuntimeMachine Now(const allocator::Residency* residency, policy::SequenceId id,
                              const policy::Trace& sequence);
 

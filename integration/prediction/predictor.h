@@ -1,9 +1,9 @@
 // Predictor: watches the launches of one device and keeps a plan in force while they follow a known sequence.
 // The engine makes one per device; the residency calls it as its LaunchObserver. On launching threads it only
 // compares signatures and records. Its own thread (`spillway-plan`) finds sequences and plans. The first
-// launch that departs from the sequence drops the plan at once; what of it is still of use stays as hints. The
-// plan is put in force again where the job is seen to be on a known sequence, in the middle of an iteration,
-// too. Only Start can fail.
+// launch that departs from the sequence drops the plan at once; what of it is still of use stays as hints.
+// The plan is put in force again where the job is seen to be on a known sequence, in the middle of an
+// iteration, too. Only Start can fail.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_PREDICTOR_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_PREDICTOR_H_
@@ -44,8 +44,8 @@ enum class PredictorMode : uint8_t {
 struct PredictorOptions {
   int device = 0;
   PredictorMode mode = PredictorMode::kPlan;
-  // What the host tier may hold now, for the plan's choice of tiers: other processes of the node may take a part
-  // of it, or leave. Called on the predictor's thread. Empty: no host tier.
+  // What the host tier may hold now, for the plan's choice of tiers: other processes of the node may take a
+  // part of it, or leave. Called on the predictor's thread. Empty: no host tier.
   std::function<uint64_t()> host_bytes;
   bool has_disk = true;
   policy::IterationOptions iterations;  // how recurring iterations are found
@@ -116,8 +116,8 @@ class Predictor : public allocator::LaunchObserver {
     std::optional<uint32_t> first;  // the kernel with which an iteration begins; none: the job marked none
   };
   std::optional<Followed> FollowedIteration() const;
-  // The same while launches go on: has it made on the thread, soon, and gives the last that was; null: none was.
-  // Any thread.
+  // The same while launches go on: has it made on the thread, soon, and gives the last that was; null: none
+  // was. Any thread.
   void AskForIteration() { iteration_asked_.store(true, std::memory_order_relaxed); }
   std::shared_ptr<const Followed> LastIteration() const;
 

@@ -21,7 +21,7 @@ def parse_size(text, peak):
     """Bytes of `20GiB`, `500MB` or `10%` (of the uncapped peak)."""
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(%|[KMG]?I?B|)\s*", text.upper())
     if not match:
-        raise SystemExit(f"--host-memory {text}: expected a size such as 2GiB, 500MB or 10% (of the uncapped peak)")
+        raise ValueError(f"--host-memory {text}: expected a size such as 2GiB, 500MB or 10% (of the uncapped peak)")
     number, unit = float(match.group(1)), match.group(2)
     return int(peak * number / 100) if unit == "%" else int(number * UNITS[unit])
 
@@ -47,7 +47,10 @@ def parse_arguments(argv=None):
         parser.error("--budget is a percentage from 1 to 100")
     if args.steps < 1:
         parser.error("--steps is a number from 1 on")
-    parse_size(args.host_memory, 1)
+    try:
+        parse_size(args.host_memory, 1)
+    except ValueError as wrong:
+        parser.error(str(wrong))
     return args
 
 

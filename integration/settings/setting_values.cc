@@ -86,7 +86,8 @@ double NanosOfUnit(std::string_view unit) {
   return 0;
 }
 
-// Takes "1@" off the front of an item, and hands the number on. False where something else stands before an '@'.
+// Takes "1@" off the front of an item, and hands the number on. False where something else stands before an
+// '@'.
 template <typename Function>
 bool TakeDirectory(absl::string_view* item, const Function& number) {
   const size_t at = item->find('@');

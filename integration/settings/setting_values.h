@@ -35,8 +35,8 @@ constexpr uint64_t kLeastSize = uint64_t{2} << 20;
 enum class Percent : uint8_t { kAccepted, kRefused };
 
 // "20GiB", "500 MB", "1.5TiB", "4096" (bytes), with kAccepted also "60%" (above 0, at most 100). Units: B,
-// KB, MB, GB, TB are powers of 1000; KiB .. TiB, and K, M, G, T alone, of 1024. Case does not matter. Refused are
-// parts of a byte: a number without a unit is whole, and any above 0 is a byte at least.
+// KB, MB, GB, TB are powers of 1000; KiB .. TiB, and K, M, G, T alone, of 1024. Case does not matter. Refused
+// are parts of a byte: a number without a unit is whole, and any above 0 is a byte at least.
 absl::StatusOr<Size> ParseSize(std::string_view text, Percent percent);
 
 // on, off, 1, 0, in any case.
@@ -65,13 +65,13 @@ struct WriteLimit {
   friend bool operator==(const WriteLimit&, const WriteLimit&) = default;
 };
 
-// "2TB/day", "100GB/h": a size from kLeastSize on and one of hour, day, week, month (30 days) or its first letter. "0"
-// yields 0 bytes, "none" nothing.
+// "2TB/day", "100GB/h": a size from kLeastSize on and one of hour, day, week, month (30 days) or its first
+// letter. "0" yields 0 bytes, "none" nothing.
 absl::StatusOr<std::optional<WriteLimit>> ParseWriteLimit(std::string_view text);
 
 // "read:1.2e9,write:800MB,latency:80us": bytes a second (1e6 to 1e12) and a time (ns, us, ms or s; up to a
-// second), each at most once and at least one of them; before each an '@' and the number of a directory, from 0, may
-// stand, as in "latency:80us,0@read:100MB,1@read:300MB". "none" yields models without limits.
+// second), each at most once and at least one of them; before each an '@' and the number of a directory, from
+// 0, may stand, as in "latency:80us,0@read:100MB,1@read:300MB". "none" yields models without limits.
 absl::StatusOr<io::DiskModels> ParseDiskModels(std::string_view text);
 
 // "read:EIO:3s:30ms,1@all:silence:10s:70s": what goes wrong (read, write or all), how (an errno by name, or

@@ -98,7 +98,8 @@ TEST_F(EncryptedStoreTest, AFlippedBitIsFound) {
   EXPECT_TRUE(absl::IsDataLoss(ReadSync(store.get(), slot, data.data(), kSlotBytes)));
 }
 
-// The same slot again and again, and slots that change hands: each use has its own cipher text and comes back.
+// The same slot again and again, and slots that change hands: each use has its own cipher text and comes
+// back.
 TEST_F(EncryptedStoreTest, SlotsAreUsedAgain) {
   const TestDirectory directory;
   SpillStoreOptions options = SmallOptions(directory.path());

@@ -1,5 +1,6 @@
-// LoopMount: a small file system of the test's own, mounted by root from a file. Where that is not permitted, or the
-// tool that makes the file system is not installed, mounted() is false and problem() says why the test skips.
+// LoopMount: a small file system of the test's own, mounted by root from a file. Where that is not permitted,
+// or the tool that makes the file system is not installed, mounted() is false and problem() says why the test
+// skips.
 
 #ifndef SPILLWAY_TESTS_IO_LOOP_MOUNT_H_
 #define SPILLWAY_TESTS_IO_LOOP_MOUNT_H_
@@ -39,8 +40,8 @@ class LoopMount {
     mounted_ = Runs("truncate -s " + std::to_string(disk.mebibytes) + "M " + image + " && " + Make(disk) +
                     image + front + " && mount -o loop" + (disk.options.empty() ? "" : "," + disk.options) +
                     " " + image + " " + path_);
-    // Linux's loop device reports a write as done of which its file could take only a part. One of a single page has
-    // no parts.
+    // Linux's loop device reports a write as done of which its file could take only a part. One of a single
+    // page has no parts.
     if (mounted_ && backed_)
       mounted_ = Runs("device=$(losetup -n -O NAME -j " + image +
                       ") && echo 4 > /sys/block/${device#/dev/}/queue/max_sectors_kb") ||
@@ -71,7 +72,8 @@ class LoopMount {
   static std::string Make(const LoopDisk& disk) {
     const std::string make = "mkfs." + disk.type + " -q ";
     if (disk.type != "ext4") return make;
-    // The file system's own blocks lie at the front, which gets its place below: a journal that fails ends all.
+    // The file system's own blocks lie at the front, which gets its place below: a journal that fails ends
+    // all.
     const std::string own = disk.backing_mebibytes == 0 ? "" : "-b 4096 -J size=8,location=16M ";
     return make + "-m 0 " + own + (disk.features.empty() ? "" : "-O " + disk.features + " ");
   }

@@ -1,10 +1,10 @@
-// store_stress: the spill store over real files and the real ladder, by seed: users that each know what their slots
-// contain, drives that fail, are silent and come back, results that are late, short, twice, and damage that only
-// checksums find. No wrong byte, no request without an end, no slot lost.
+// store_stress: the spill store over real files and the real ladder, by seed: users that each know what their
+// slots contain, drives that fail, are silent and come back, results that are late, short, twice, and damage
+// that only checksums find. No wrong byte, no request without an end, no slot lost.
 //   store_stress --seeds 1..50 --operations 20000      10^6 operations
 //   store_stress --mutants                             what is caught when a rule of the store is left out
-// Files go to the current directory. A seed draws what happens; when it happens is the machine's, so that a seed
-// that failed may pass.
+// Files go to the current directory. A seed draws what happens; when it happens is the machine's, so that a
+// seed that failed may pass.
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -63,6 +63,7 @@ std::unique_ptr<io::SpillStore> MakeStore(
   options.growth_bytes = 8 * io::kSlotBytes;
   options.engine = settings.way == Way::kThreads ? io::EngineKind::kThreads : io::EngineKind::kAuto;
   options.checksum = settings.checksum ? io::ChecksumMode::kOn : io::ChecksumMode::kOff;
+  if (settings.encrypt) options.cipher = *io::SlotCipher::Create();
   options.request_bytes = settings.request_bytes;
   options.requests_in_flight = settings.requests_in_flight;
   options.request_timeout = RunSettings::kRequestTimeout;

@@ -27,6 +27,7 @@ RunSettings RunSettings::Draw(uint64_t seed, int operations) {
     default: drawn.ill = true; drawn.checksum = below(3) != 0;
   }
   if (drawn.ill || below(2) == 0) drawn.random_rate = 0.02 * below(8);
+  drawn.encrypt = below(3) == 0;
   return drawn;
 }
 
@@ -34,10 +35,11 @@ std::string RunSettings::Describe() const {
   constexpr const char* kWays[] = {"io_uring", "threads", "threads through the page cache"};
   return std::to_string(operations) + " operations, " + std::to_string(actors) + " actors, " +
          std::to_string(directories) + " directories of " + std::to_string(slots_per_directory) + " slots, " +
-         kWays[static_cast<int>(way)] + (checksum ? "" : " without checksums") + ", " +
-         std::to_string(requests_in_flight) + " requests of " + std::to_string(request_bytes >> 10) +
-         " KiB, faults " + std::to_string(random_rate) + ", twice " + std::to_string(duplicate_rate) +
-         ", damage " + std::to_string(damage_rate) + (ill ? ", ill drives" : "");
+         kWays[static_cast<int>(way)] + (checksum ? "" : " without checksums") +
+         (encrypt ? " encrypted" : "") + ", " + std::to_string(requests_in_flight) + " requests of " +
+         std::to_string(request_bytes >> 10) + " KiB, faults " + std::to_string(random_rate) + ", twice " +
+         std::to_string(duplicate_rate) + ", damage " + std::to_string(damage_rate) +
+         (ill ? ", ill drives" : "");
 }
 
 }  // namespace spillway::stress

@@ -1,5 +1,5 @@
-// RunSettings: what one seed of the stress is made of: directories, the way to the disk, faults, drives that fall ill.
-// Constant data.
+// RunSettings: what one seed of the stress is made of: directories, the way to the disk, faults, drives that
+// fall ill. Constant data.
 
 #ifndef SPILLWAY_TESTS_STRESS_RUN_SETTINGS_H_
 #define SPILLWAY_TESTS_STRESS_RUN_SETTINGS_H_
@@ -15,8 +15,9 @@ namespace spillway::stress {
 enum class Way : uint8_t { kUring, kThreads, kBuffered };
 
 struct RunSettings {
-  // A hundredth of the product's, or about, so that a minute has hundreds of ill drives. A drive of a busy machine may be
-  // that slow when it is well: then writes are given up without need, which must lose nothing either.
+  // A hundredth of the product's, or about, so that a minute has hundreds of ill drives. A drive of a busy
+  // machine may be that slow when it is well: then writes are given up without need, which must lose nothing
+  // either.
   static constexpr std::chrono::milliseconds kRequestTimeout{400};
   static constexpr std::chrono::milliseconds kRetryTime{60};
   static constexpr int kErrorsUntilClosed = 4;
@@ -33,6 +34,7 @@ struct RunSettings {
   size_t slots_per_actor = 16;  // the most that it takes; together they may want more than there are
   Way way = Way::kUring;
   bool checksum = true;
+  bool encrypt = false;
   uint32_t request_bytes = 512u << 10;
   int requests_in_flight = 16;
   double random_rate = 0;     // of requests that fail, are short or late

@@ -268,7 +268,8 @@ TEST_F(StartCheckTest, EncryptionNeedsOpenSsl) {
   EXPECT_TRUE(Check().ok());
   facts_.no_cipher = "libcrypto.so.3: cannot open shared object file";
   EXPECT_EQ(Words(),
-            "SPILLWAY_ENCRYPT=on is not accepted; accepted: on where OpenSSL 3 can be opened, and its key locked in "
+            "SPILLWAY_ENCRYPT=on is not accepted; accepted: on where OpenSSL 3 can be opened, and its key "
+            "locked in "
             "memory (libcrypto.so.3: cannot open shared object file)");
 }
 

@@ -58,7 +58,8 @@ class TiersTest : public testing::Test {
   }
   Tiers Make() { return Tiers(&settings_, Device().driver.get(), &waits_); }
   static absl::Status Start(Tiers* tiers) { return tiers->Start(Device().context, 256 * kMib); }
-  // Gives back the address space, too, which lives as long as a job's process: a sanitizer leaves little of it.
+  // Gives back the address space, too, which lives as long as a job's process: a sanitizer leaves little of
+  // it.
   static void End(Tiers* tiers) {
     tiers->Shutdown(kLimit);
     Device().driver->cuMemAddressFree(tiers->addresses()->base(), tiers->addresses()->total_bytes());

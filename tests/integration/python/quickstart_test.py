@@ -62,10 +62,13 @@ class SizeTest(unittest.TestCase):
         self.assertEqual(quickstart.parse_size("10%", 1000), 100)
         self.assertEqual(quickstart.parse_size("2GiB", 0), 2 << 30)
         self.assertEqual(quickstart.parse_size("500MB", 0), 500_000_000)
-        with self.assertRaises(SystemExit):
-            quickstart.parse_size("much", 1000)
-        with self.assertRaises(SystemExit):
-            quickstart.parse_size("1.2.3GB", 1000)
+        for wrong in ("much", "1.2.3GB"):
+            with self.assertRaises(ValueError):
+                quickstart.parse_size(wrong, 1000)
+            with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(io.StringIO()) as said:
+                quickstart.parse_arguments(["--host-memory", wrong])
+            self.assertEqual(ended.exception.code, 2)
+            self.assertIn(f"--host-memory {wrong}: expected a size such as 2GiB", said.getvalue())
 
 
 class EnvironmentTest(unittest.TestCase):

@@ -266,6 +266,14 @@ int SetMemoryCap(int device, size_t bytes) {
   });
 }
 
+int SetGpuMemory(int device, const char* size) {
+  return Guarded([&] {
+    if (size == nullptr) return WrongUse("no size");
+    Runtime* runtime = Runtime::Get();
+    return runtime == nullptr ? NotInitialised() : Answer(runtime->SetGpuMemory(device, size));
+  });
+}
+
 constexpr spillway_api kApi = {
     SPILLWAY_API_VERSION,
     sizeof(spillway_api),
@@ -290,6 +298,7 @@ constexpr spillway_api kApi = {
     &OnKernelTable,
     &MemoryFreed,
     &SetMemoryCap,
+    &SetGpuMemory,
 };
 
 }  // namespace

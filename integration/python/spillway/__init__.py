@@ -9,8 +9,9 @@ refusal.
 
 import os
 
-_LATER = {"enable": "activation", "NotActiveError": "figures", "last_error": "figures", "stats": "figures"}
-__all__ = ["NotActiveError", "enable", "last_error", "library", "library_dir", "stats"]  # noqa: F822
+_LATER = {"enable": "activation", "NotActiveError": "figures", "last_error": "figures", "stats": "figures",
+          "set_gpu_memory": "figures"}  # fmt: skip
+__all__ = ["NotActiveError", "enable", "last_error", "library", "library_dir", "set_gpu_memory", "stats"]  # noqa: F822
 
 
 def library_dir():

@@ -26,9 +26,12 @@ class _Api(ctypes.Structure):
         ("size", ctypes.c_uint32),
         ("version_text", ctypes.c_char_p),
         ("smallest_block_bytes", ctypes.c_uint64),
-        ("others", ctypes.c_void_p * 9),  # allocate .. last_error
+        ("others", ctypes.c_void_p * 8),  # allocate .. device_stats
+        ("last_error", ctypes.CFUNCTYPE(ctypes.c_char_p)),
         ("stats_json", _TEXT),
         ("last_refusal", _TEXT),
+        ("more", ctypes.c_void_p * 8),  # reserved_bytes .. set_memory_cap
+        ("set_gpu_memory", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p)),
     ]
 
 
@@ -79,3 +82,23 @@ def stats():
 def last_error():
     """Why Spillway last refused an allocation, a launch or a copy in this process, on any thread; "" when it never did."""
     return _text(_api().last_refusal)
+
+
+def set_gpu_memory(size, device=None):
+    """Sets what the job may hold of a GPU from now on: a size or a share as SPILLWAY_GPU_MEMORY takes it ("20GiB", "60%", bytes),
+    or None for what it began with. Less makes blocks leave, which goes on behind this call; a plan for the new size follows.
+
+    device: its number; None: PyTorch's current one. ValueError for what is no size, or more than the job began with;
+    MemoryError where that much must be on the GPU at once, or has no place elsewhere: nothing changes then.
+    """
+    if device is None:
+        import torch  # a job of PyTorch's has it already
+
+        device = torch.cuda.current_device()
+    api = _api()
+    result = api.set_gpu_memory(device, b"none" if size is None else str(size).encode())
+    if result == 0:
+        return
+    words = (api.last_error() or b"").decode("utf-8", "replace")
+    errors = {1: ValueError, 2: MemoryError}  # CUDA_ERROR_INVALID_VALUE, _OUT_OF_MEMORY
+    raise errors.get(result, NotActiveError)(words or "Spillway does not run in this process")

@@ -33,7 +33,8 @@ std::string Short(double bytes) {
   constexpr std::string_view kUnits = "BKMGT";
   size_t unit = 0;
   for (; bytes >= 999.5 && unit + 1 < kUnits.size(); ++unit) bytes /= 1000;
-  return absl::StrFormat(bytes < 9.95 && unit > 0 ? "%.1f%c" : "%.0f%c", bytes, kUnits[unit]);
+  if (bytes < 9.95 && unit > 0) return absl::StrFormat("%.1f%c", bytes, kUnits[unit]);
+  return absl::StrFormat("%.0f%c", bytes, kUnits[unit]);
 }
 
 // What was added in the time between the two answers, by second.

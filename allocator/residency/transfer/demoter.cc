@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "allocator/tier/shared_capacity.h"
 #include "io/os/clock.h"
 #include "io/os/log.h"
 

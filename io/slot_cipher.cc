@@ -10,7 +10,6 @@
 #include <cstring>
 #include <utility>
 
-#include "io/os/atomic.h"
 #include "io/os/errno.h"
 #include "io/os/sync.h"
 
@@ -143,7 +142,7 @@ absl::Status SlotCipher::Decrypt(const Use& use, const void* cipher, uint32_t by
   return Convert(/*encrypt=*/false, use, cipher, bytes, plain);
 }
 
-// A context for each call, which takes 2 us of some 500: the round keys in it are OpenSSL's to clear.
+// A context for each call, which is little beside a slot: the round keys in it are OpenSSL's to clear.
 absl::Status SlotCipher::Convert(bool encrypt, const Use& use, const void* from, uint32_t bytes,
                                  void* to) const {
   if (!TheUses().Begin()) return absl::CancelledError("OpenSSL has ended with the process");

@@ -7,15 +7,10 @@
 #include <thread>
 #include <utility>
 
-#include "io/aligned_buffer.h"
-#include "io/checksum.h"
-#include "io/os/atomic.h"
 #include "io/os/check.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
-#include "io/os/log.h"
 #include "io/os/thread.h"
-#include "io/test_points.h"
 
 namespace spillway::io {
 namespace {

@@ -10,11 +10,11 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
-#include <optional>
 #include <thread>
 #include <utility>
 
 #include "io/checksum.h"
+#include "io/os/descriptor.h"
 #include "io/os/errno.h"
 #include "io/range_lock.h"
 
@@ -28,20 +28,6 @@ constexpr auto kBetweenTries = std::chrono::milliseconds(5);
 // One line of constant length, written by one call: its checksum tells a part of it from the whole.
 constexpr char kLine[] = "spillway-writes 1 %020" PRIu64 " %020" PRId64 " %016" PRIx64 "\n";
 constexpr size_t kLineBytes = sizeof("spillway-writes 1 ") - 1 + 20 + 1 + 20 + 1 + 16 + 1;
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);  // which ends its locks
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
-};
 
 uint64_t ChecksumOf(uint64_t used_bytes, int64_t at) {
   const std::array<uint64_t, 2> words = {used_bytes, static_cast<uint64_t>(at)};
@@ -75,14 +61,14 @@ double WriteBudget::bytes_per_second() const {
 }
 
 // What of the state is still in use. A clock that was set back frees nothing.
-uint64_t WriteBudget::Left(const State& state, int64_t now) const {
+uint64_t WriteBudget::StillUsed(const State& state, int64_t now) const {
   const double seconds = static_cast<double>(std::max<int64_t>(0, now - state.at)) / 1e9;
   const double freed = bytes_per_second() * seconds;
   return freed >= static_cast<double>(state.used_bytes) ? 0 : state.used_bytes - static_cast<uint64_t>(freed);
 }
 
 uint64_t WriteBudget::UsedLocked(int64_t now) const {
-  return Left(state_, now) + noted_.load(std::memory_order_relaxed);
+  return StillUsed(state_, now) + noted_.load(std::memory_order_relaxed);
 }
 
 bool WriteBudget::spent() const {
@@ -122,7 +108,7 @@ absl::Status WriteBudget::Record() {
   {
     const os::MutexLock lock(&mu_);
     const uint64_t noted = noted_.exchange(0, std::memory_order_relaxed);
-    state_ = {Left(state_, now) + noted, now};
+    state_ = {StillUsed(state_, now) + noted, now};
     unrecorded = unrecorded_bytes_ += noted;
   }
   if (options_.path.empty()) return absl::OkStatus();
@@ -141,7 +127,8 @@ absl::Status WriteBudget::ExchangeRecord(uint64_t unrecorded, int64_t now, State
   std::error_code ignored;  // the file cannot be opened then
   for (const std::filesystem::path& folder : {path.parent_path().parent_path(), path.parent_path()})
     if (!std::filesystem::exists(folder, ignored)) mkdir(folder.c_str(), 0700);
-  const Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  // Closing it ends the lock.
+  const os::Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (file.get() < 0) return os::StatusFromErrno(errno, path.string());
   struct stat info = {};
   if (fstat(file.get(), &info) != 0) return os::StatusFromErrno(errno, path.string());
@@ -158,7 +145,7 @@ absl::Status WriteBudget::ExchangeRecord(uint64_t unrecorded, int64_t now, State
                                  &found.used_bytes, &found.at, &checksum) == 3 &&
                      checksum == ChecksumOf(found.used_bytes, found.at);
   // Of now, also where the record is from the future, by a clock that was wrong: nothing came free then.
-  const State after = {(whole ? Left(found, now) : 0) + unrecorded, now};
+  const State after = {(whole ? StillUsed(found, now) : 0) + unrecorded, now};
   std::snprintf(text.data(), text.size(), kLine, after.used_bytes, after.at,
                 ChecksumOf(after.used_bytes, after.at));
   if (pwrite(file.get(), text.data(), kLineBytes, 0) != static_cast<ssize_t>(kLineBytes))

@@ -63,7 +63,7 @@ class WriteBudget {
     uint64_t used_bytes = 0;
     int64_t at = 0;
   };
-  uint64_t Left(const State& state, int64_t now) const;
+  uint64_t StillUsed(const State& state, int64_t now) const;
   uint64_t UsedLocked(int64_t now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::chrono::nanoseconds Until(uint64_t used_bytes, uint64_t most_bytes) const;
   absl::Status ExchangeRecord(uint64_t unrecorded, int64_t now, State* state) const;

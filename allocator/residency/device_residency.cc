@@ -1,7 +1,5 @@
 #include "allocator/residency/device_residency.h"
 
-#include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "io/os/errno.h"
@@ -267,100 +265,15 @@ void DeviceResidency::SetPlan(std::shared_ptr<const policy::MigrationPlan> plan)
   components_->thread->Wake();
 }
 
-// ---- Reports.
-
-ResidencyStats DeviceResidency::Stats() const {
-  ResidencyStats stats;
-  static_cast<MachineFigures&>(stats) = Machine();
-  {
-    const TableLock lock(core_->table);
-    const Charges::Figures figures = components_->charges.figures(lock);
-    stats.budget_in_force_bytes = figures.budget_in_force_bytes;
-    stats.budget_bytes = figures.most_budget_bytes;
-    stats.driver_lacks_bytes = figures.budget_bytes - figures.budget_in_force_bytes;
-    if (figures.budget_bytes < core_->options.budget_bytes) stats.own_limit_bytes = figures.budget_bytes;
-    stats.live_bytes = figures.live_bytes;
-    stats.requested_bytes = figures.requested_bytes;
-    stats.chunk_bytes = figures.chunk_bytes;
-    stats.peak_chunk_bytes = figures.peak_chunk_bytes;
-    stats.peak_device_bytes = figures.peak_device_bytes;
-    stats.peak_live_bytes = figures.peak_live_bytes;
-    stats.peak_requested_bytes = figures.peak_requested_bytes;
-    stats.external_bytes = figures.external_bytes;
-    stats.largest_set_bytes = core_->table.LaunchSetsLocked(lock).peak_bytes();
-    stats.cached_bytes = core_->table.ChunksLocked(lock, BlockState::kCached) * core_->chunk_bytes;
-    AddBlocksLocked(lock, &stats);
-  }
-  AddCounters(core_->counters, &stats);
-  stats.launches = components_->log.count();
-  if (const std::optional<LinkMeter::Rates> link = core_->link.measured())
-    stats.link = ResidencyStats::Link{link->alone, link->both};
-  stats.link_measurements = core_->counters.link_measurements;
-  stats.link_measurements_dropped = core_->counters.link_measurements_dropped;
-  stats.link_measuring_nanos = core_->counters.link_measuring_nanos;
-  stats.run_ahead_bytes = std::max(core_->run_ahead_bytes.load(), stats.largest_set_bytes);
-  return stats;
-}
-
-MachineFigures DeviceResidency::Machine() const {
-  MachineFigures machine;
-  {
-    const TableLock lock(core_->table);
-    machine.chunk_target_bytes = components_->charges.figures(lock).target_bytes;
-    machine.pinned_bytes = core_->table.PinnedChunksLocked(lock) * core_->chunk_bytes;
-  }
-  const LinkMeter::Rates link = core_->link.rates();
-  machine.host_out_rate = link.alone.out;
-  machine.host_in_rate = link.alone.in;
-  machine.disk_out_rate = core_->copy_queue(CopyQueue::kDiskOut).rate();
-  machine.disk_writes_bound = components_->charges.capacity()->WritesPerSecond();
-  machine.disk_in_rate = core_->copy_queue(CopyQueue::kDiskIn).rate();
-  machine.host_out_both_rate = link.both.out;
-  machine.host_in_both_rate = link.both.in;
-  return machine;
-}
-
-void DeviceResidency::AddBlocksLocked(const TableLock& lock, ResidencyStats* stats) const {
-  core_->table.ForEachLiveLocked(lock, [&](Block* block) {
-    const uint64_t bytes = block->chunks * core_->chunk_bytes;
-    if (block->has_chunks()) stats->resident_bytes += bytes;
-    stats->clean_copy_bytes += block->copies.copy_homes.size() * core_->chunk_bytes;
-    for (const ExtentHome& home : block->copies.homes)
-      (home.on_disk ? stats->disk_tier_bytes : stats->host_tier_bytes) += core_->chunk_bytes;
-    if (block->pin_reasons != 0) stats->pinned_bytes_by_reason[std::countr_zero(block->pin_reasons)] += bytes;
-  });
-}
-
-Residency::ReservedBytes DeviceResidency::Reserved() const {
-  const TableLock lock(core_->table);
-  const Charges::Figures figures = components_->charges.figures(lock);
-  return {figures.reserved_bytes, figures.peak_reserved_bytes};
-}
-
-void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const {
-  const TableLock lock(core_->table);
-  const Charges& charges = components_->charges;
-  const Charges::Figures figures = charges.figures(lock);
-  const uint64_t backed = charges.BackedChunks(lock) * core_->chunk_bytes;
-  const uint64_t used = backed + figures.external_bytes, budget = figures.budget_in_force_bytes;
-  *total_bytes = figures.whole_bytes;
-  *free_bytes = budget - std::min(budget, used);
-  const bool spilled =
-      core_->counters.host_spilled_bytes.load() + core_->counters.disk_spilled_bytes.load() > 0;
-  if (!spilled || !core_->evict.load()) return;
-  const uint64_t pinned = core_->table.PinnedChunksLocked(lock) * core_->chunk_bytes;
-  const uint64_t may_leave = std::min(backed - std::min(backed, pinned), charges.capacity()->Unpromised());
-  *free_bytes = std::min(*free_bytes + may_leave, budget - std::min(budget, pinned + figures.external_bytes));
-}
-
-void DeviceResidency::SetCap(uint64_t bytes) {
-  if (core_->closed.load()) return;
+uint64_t DeviceResidency::SetCap(uint64_t bytes) {
+  if (core_->closed.load()) return bytes;
   {
     TableLock lock(core_->table);
-    components_->charges.SetCap(&lock, bytes);
+    bytes = components_->charges.SetCap(&lock, bytes);
   }
   core_->ScaleToCap(bytes);
   components_->thread->Wake();
+  return bytes;
 }
 
 // ---- The end.

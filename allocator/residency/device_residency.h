@@ -82,7 +82,7 @@ class DeviceResidency : public Residency {
   MachineFigures Machine() const override;
   ReservedBytes Reserved() const override;
   void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const override;
-  void SetCap(uint64_t bytes) override;
+  uint64_t SetCap(uint64_t bytes) override;
   std::vector<LargeBlock> LargestBlocks(size_t most) const override { return allocations_->Largest(most); }
   std::vector<BlockBytes> PinnedBlocks() const override { return allocations_->Pinned(); }
   std::string LastError() const override { return refusals_->OfThisThread(); }

@@ -151,8 +151,9 @@ class Residency {
   // leaving, as far as the tiers have a place for them.
   virtual void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const = 0;
   // The application's own limit on the device's budget, in bytes; UINT64_MAX: none. Blocks leave until it is
-  // kept to; what must stay, and a launch that names more, stay above it or are refused.
-  virtual void SetCap(uint64_t bytes) = 0;
+  // kept to; what must stay, and a launch that names more, stay above it or are refused. Returns the limit in force:
+  // more than was asked for where blocks have no place elsewhere.
+  virtual uint64_t SetCap(uint64_t bytes) = 0;
   // The largest live blocks, at most `most`, the largest first: for the words of a refusal. Walks all blocks.
   virtual std::vector<LargeBlock> LargestBlocks(size_t most) const = 0;
   // The live blocks that are pinned for long. Walks all blocks.

@@ -66,6 +66,11 @@ bool SharedCapacity::Change(uint64_t before, uint64_t after) {
   return true;
 }
 
+uint64_t SharedCapacity::most_of_disk() const {
+  const os::MutexLock lock(&mu_);
+  return most_of_disk_;
+}
+
 absl::Status SharedCapacity::Grow(uint64_t more) {
   const uint64_t wanted = promised_bytes() + more;
   absl::Status pinned;
@@ -78,7 +83,7 @@ absl::Status SharedCapacity::Grow(uint64_t more) {
   if (!pinned.ok() && !absl::IsResourceExhausted(pinned)) return pinned;
   const uint64_t host = host_bytes();  // once: it changes at any time
   if (wanted <= host) return absl::OkStatus();
-  if (disk_ != nullptr && writes_spent()) return NoMoreWrites(*writes_);
+  if (disk_ != nullptr && writes_spent() && wanted - host > most_of_disk()) return NoMoreWrites(*writes_);
   if (disk_ != nullptr) return disk_->GrowTo(wanted - host);
   return absl::ResourceExhaustedError("the host tier is full and there is no disk tier" +
                                       (pinned.ok() ? "" : ": " + std::string(pinned.message())));

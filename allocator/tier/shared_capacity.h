@@ -73,6 +73,7 @@ class SharedCapacity final : public io::CapacityOwner {
   uint64_t PromisedBytes() const override;
 
  private:
+  uint64_t most_of_disk() const;
   uint64_t CapacityLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t PromisedOfDiskLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

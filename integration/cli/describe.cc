@@ -147,6 +147,14 @@ std::string Man(const CLI::App& app) {
                       Roff("--gpu-memory"), " is SPILLWAY_GPU_MEMORY.\n");
 }
 
+// Empty for a form that there is not.
+std::string DescriptionOf(const CLI::App& app, const std::string& form) {
+  if (form == "bash") return Bash(app);
+  if (form == "zsh") return Zsh(app);
+  if (form == "fish") return Fish(app);
+  return form == "man" ? Man(app) : "";
+}
+
 }  // namespace
 
 CLI::App* AddDescribe(CLI::App* app, DescribeOptions* options) {
@@ -154,13 +162,6 @@ CLI::App* AddDescribe(CLI::App* app, DescribeOptions* options) {
       app->add_subcommand("describe", "Print this command line for a shell's completion, or as a man page");
   command->add_option("FORM", options->form, "bash, zsh, fish or man")->required();
   return command;
-}
-
-std::string DescriptionOf(const CLI::App& app, const std::string& form) {
-  if (form == "bash") return Bash(app);
-  if (form == "zsh") return Zsh(app);
-  if (form == "fish") return Fish(app);
-  return form == "man" ? Man(app) : "";
 }
 
 int Describe(const CLI::App& app, const DescribeOptions& options) {

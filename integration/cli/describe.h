@@ -20,9 +20,6 @@ CLI::App* AddDescribe(CLI::App* app, DescribeOptions* options);
 // `app`: the whole command line. Returns the exit status: 0; 2 for an unknown form.
 int Describe(const CLI::App& app, const DescribeOptions& options);
 
-// The text of one form, for tests; empty for an unknown one.
-std::string DescriptionOf(const CLI::App& app, const std::string& form);
-
 }  // namespace spillway::integration
 
 #endif  // SPILLWAY_INTEGRATION_CLI_DESCRIBE_H_

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "integration/cli/utf8.h"
 #include "io/os/bytes_text.h"
 
 namespace spillway::integration {
@@ -19,12 +20,13 @@ constexpr char kHeading[] =
     "    PID RANK           ON THE GPU      HOST       DISK    OUT/s     IN/s  WROTE/s   READ/s  ITERATION  "
     "OF BOUND  LOST\n";
 
-// A number at a path of the answer; `otherwise` where there is none.
-double Number(const json& answer, const std::string& path, double otherwise = 0) {
-  const json::json_pointer at("/figures" + path);
-  return answer.is_object() && answer.contains(at) && answer[at].is_number() ? answer[at].get<double>()
-                                                                             : otherwise;
+// A number at a path of the answer; 0 where there is none.
+double NumberAt(const json& answer, const std::string& path) {
+  const json::json_pointer at(path);
+  return answer.is_object() && answer.contains(at) && answer[at].is_number() ? answer[at].get<double>() : 0;
 }
+
+double Number(const json& answer, const std::string& path) { return NumberAt(answer, "/figures" + path); }
 
 std::string Bytes(double bytes) { return os::BytesText(static_cast<uint64_t>(std::max(0.0, bytes))); }
 
@@ -76,9 +78,12 @@ std::pair<std::string, std::string> Iteration(const json& answer) {
   return {"-", "-"};
 }
 
+// To one line of so many columns, whatever a job puts into its command.
 std::string Cut(std::string text, size_t width) {
   if (text.size() > width) text = text.substr(0, width - std::min<size_t>(width, 3)) + "...";
-  return text;
+  for (char& letter : text)
+    if (static_cast<unsigned char>(letter) < ' ') letter = '?';
+  return ValidUtf8(text);
 }
 
 std::string CommandOf(const json& answer) {
@@ -93,11 +98,11 @@ std::string Row(const TopJob& job) {
   const auto [iteration, of_bound] = Iteration(job.now);
   const std::string on_gpu = absl::StrCat(Bytes(Number(job.now, "/resident_bytes")), " of ",
                                           Bytes(Number(job.now, "/budget_in_force_bytes")));
-  return absl::StrFormat("%7d %4d %20s %9s %10s %8s %8s %8s %8s %10s %9s  %s\n", job.pid,
-                         job.now.value("rank", 0), on_gpu, Short(Number(job.now, "/host_tier_bytes")),
-                         Short(Number(job.now, "/disk_tier_bytes")), Rate(job, "/spilled_bytes"),
-                         Rate(job, "/fetched_bytes"), Rate(job, "/ssd_written_bytes"),
-                         Rate(job, "/ssd_read_bytes"), iteration, of_bound, Lost(job));
+  return absl::StrFormat(
+      "%7d %4d %20s %9s %10s %8s %8s %8s %8s %10s %9s  %s\n", job.pid,
+      static_cast<int>(NumberAt(job.now, "/rank")), on_gpu, Short(Number(job.now, "/host_tier_bytes")),
+      Short(Number(job.now, "/disk_tier_bytes")), Rate(job, "/spilled_bytes"), Rate(job, "/fetched_bytes"),
+      Rate(job, "/ssd_written_bytes"), Rate(job, "/ssd_read_bytes"), iteration, of_bound, Lost(job));
 }
 
 // The waits that take longest now, and the last lines of the log.
@@ -106,7 +111,7 @@ std::string Details(const json& answer, size_t width) {
   const json::json_pointer waits("/figures/waits");
   if (answer.contains(waits)) {
     for (const auto& [kind, wait] : answer[waits].items()) {
-      const double longest = wait.value("longest_now_seconds", 0.0);
+      const double longest = NumberAt(wait, "/longest_now_seconds");
       if (longest >= 1) absl::StrAppendFormat(&text, "waits for %s: %.0f s\n", kind, longest);
     }
   }

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "integration/settings/environment.h"
+#include "io/os/descriptor.h"
 #include "io/os/errno.h"
 
 namespace spillway::integration {
@@ -27,21 +29,6 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kPatience = std::chrono::milliseconds(100);  // of a job with one who asks
 constexpr int kAtOnce = 8;                                  // that are answered in one turn
 constexpr size_t kLongestQuestion = 256;
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  int Release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 // Whether the descriptor is ready before the deadline.
 bool Await(int fd, short events, Clock::time_point deadline) {
@@ -120,7 +107,7 @@ void RemoveStaleNames(const std::string& folder) {
     const absl::StatusOr<sockaddr_un> address = AddressOf(path);
     const absl::StatusOr<int> made = NewSocket(path);
     if (!made.ok()) return;
-    const Descriptor probe(*made);
+    const os::Descriptor probe(*made);
     if (address.ok() && Connect(probe.get(), *address) == ECONNREFUSED) unlink(path.c_str());
   }
 }
@@ -138,13 +125,16 @@ std::string JobSocketFolder() {
 absl::StatusOr<std::unique_ptr<JobSocket>> JobSocket::Open(const std::string& folder) {
   SPILLWAY_RETURN_IF_ERROR(MakeFolder(folder));
   const std::string path = PathOf(folder, getpid());
-  SPILLWAY_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
   RemoveStaleNames(folder);
   SPILLWAY_ASSIGN_OR_RETURN(const int fd, NewSocket(path));
-  Descriptor made(fd);
-  unlink(path.c_str());  // of an earlier process with this number
+  os::Descriptor made(fd);
+  // Whoever finds a name that refuses takes its process for dead: it gets its name once it listens.
+  const std::string unnamed = path + ".new";
+  SPILLWAY_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(unnamed));
+  unlink(unnamed.c_str());  // of an earlier process with this number
   if (bind(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
-      chmod(path.c_str(), 0600) != 0 || listen(made.get(), kAtOnce) != 0)
+      chmod(unnamed.c_str(), 0600) != 0 || listen(made.get(), kAtOnce) != 0 ||
+      rename(unnamed.c_str(), path.c_str()) != 0)
     return os::StatusFromErrno(errno, path);
   return std::unique_ptr<JobSocket>(new JobSocket(made.Release(), path));
 }
@@ -159,8 +149,12 @@ void JobSocket::RemoveName() const { unlink(path_.c_str()); }
 
 void JobSocket::Serve(const std::function<std::string(const std::string&)>& answer) {
   for (int i = 0; i < kAtOnce; ++i) {
-    const Descriptor peer(accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (peer.get() < 0) return;
+    const os::Descriptor peer(accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (peer.get() < 0) {
+      // Who waits stays readable: without descriptors left this would go on at once, for ever.
+      if (errno != EAGAIN) poll(nullptr, 0, static_cast<int>(kPatience.count()));
+      return;
+    }
     if (!IsOfThisUser(peer.get())) continue;
     const Clock::time_point deadline = Clock::now() + kPatience;
     std::string question;
@@ -197,7 +191,7 @@ absl::StatusOr<std::string> AskJob(const std::string& folder, pid_t pid, const s
   const std::string path = PathOf(folder, pid);
   SPILLWAY_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
   SPILLWAY_ASSIGN_OR_RETURN(const int fd, NewSocket(path));
-  const Descriptor made(fd);
+  const os::Descriptor made(fd);
   const Clock::time_point deadline = Clock::now() + limit;
   const auto late = [pid] {
     return absl::DeadlineExceededError(absl::StrCat("process ", pid, " does not answer; it may be stopped"));

@@ -258,26 +258,32 @@ absl::Status Runtime::SetGpuMemory(int device, const std::string& size) {
   if (!parsed.ok()) return refused(std::string(parsed.status().message()));
   SPILLWAY_ASSIGN_OR_RETURN(const uint64_t device_bytes, DeviceBytes(device));
   const uint64_t bytes = (*parsed)->Of(device_bytes);
-  const allocator::Residency* const residency = Existing(device);
-  if (residency == nullptr) return SetCap(device, bytes);  // there are no blocks yet
-  const allocator::ResidencyStats before = residency->Stats();
-  if (bytes > before.budget_bytes)
-    return refused(
-        absl::StrCat("at most ", os::BytesText(before.budget_bytes), ", which the job began with"));
+  os::MutexLock lock(&mu_);
+  uint64_t& cap = caps_[static_cast<size_t>(device)];
+  allocator::Residency* const residency = Existing(device);
+  if (residency == nullptr) {  // there are no blocks yet
+    cap = bytes;
+    return absl::OkStatus();
+  }
+  uint64_t ignored = 0, whole = 0;
+  residency->MemoryInfo(&ignored, &whole);
+  if (bytes > whole)
+    return refused(absl::StrCat("at most ", os::BytesText(whole), ", which the device had for the job"));
   const auto too_little = [&](uint64_t least, const char* why) {
     return absl::ResourceExhaustedError(
         absl::StrCat("set_gpu_memory(", size, "): ", os::BytesText(least), " ", why));
   };
-  const uint64_t least = before.pinned_bytes + before.largest_set_bytes;
+  const uint64_t least = residency->Stats().least_budget_bytes;
   if (least > bytes)
     return too_little(least,
-                      "must be on the GPU at once: blocks that must stay, and those of the largest launch");
-  SPILLWAY_RETURN_IF_ERROR(SetCap(device, bytes));
-  const uint64_t reached = residency->Stats().own_limit_bytes;  // 0: none
-  if (reached != 0 && reached <= bytes) return absl::OkStatus();
-  SPILLWAY_RETURN_IF_ERROR(SetCap(device, before.own_limit_bytes == 0 ? UINT64_MAX : before.own_limit_bytes));
-  return too_little(reached == 0 ? before.budget_bytes : reached,
-                    "are needed, since host memory and disk have no place for more");
+                      "must be on the GPU at once: the largest launch, blocks that must stay, other memory");
+  const uint64_t reached = residency->SetCap(bytes);
+  if (reached > bytes) {
+    residency->SetCap(cap);
+    return too_little(reached, "are needed, since host memory and disk have no place for more");
+  }
+  cap = bytes;
+  return absl::OkStatus();
 }
 
 absl::Status Runtime::Explain(int device, const absl::Status& refused) const {

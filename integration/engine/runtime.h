@@ -70,7 +70,7 @@ class Runtime {
   // none. kFailedPrecondition as for Device. Any thread; waits while a device starts.
   absl::Status SetCap(int device, uint64_t bytes);
   // The same by a user's words: a size as SPILLWAY_GPU_MEMORY takes it, or "none". Refused, and nothing changes:
-  // kInvalidArgument for other words and for more than the device began with, kResourceExhausted where blocks
+  // kInvalidArgument for other words and for more than the device had for the job, kResourceExhausted where blocks
   // must stay that need more. Blocks are still leaving when it returns.
   absl::Status SetGpuMemory(int device, const std::string& size);
   // Bytes of the device's memory, used or not. Asks the driver, which must have been initialised.

@@ -90,7 +90,7 @@ typedef struct spillway_api {
    * called before the device's first block. */
   int (*set_memory_cap)(int device, size_t bytes);
   /* The same by words, as SPILLWAY_GPU_MEMORY takes them, or "none": 0, or, with words in last_error(), and nothing
-   * changes, CUDA_ERROR_INVALID_VALUE for other words and for more than the device began with,
+   * changes, CUDA_ERROR_INVALID_VALUE for other words and for more than the device had for the job,
    * CUDA_ERROR_OUT_OF_MEMORY where blocks must stay that need more. Blocks are still leaving when it returns. */
   int (*set_gpu_memory)(int device, const char* size);
 } spillway_api;

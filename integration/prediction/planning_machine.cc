@@ -28,7 +28,7 @@ policy::RuntimeMachine PlanningMachine::Now(const allocator::Residency* residenc
 
 uint64_t PlanningMachine::PinnedBeside(const allocator::Residency& residency, uint64_t pinned_bytes,
                                        policy::SequenceId id, const policy::Trace& sequence) {
-  if (pinned_bytes == 0) return 0;
+  if (pinned_bytes == 0) return pinned_bytes_ = 0;
   if (pinned_bytes == pinned_bytes_ && id == sequence_) return beside_bytes_;
   pinned_bytes_ = pinned_bytes;
   sequence_ = id;

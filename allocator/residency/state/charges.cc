@@ -73,7 +73,7 @@ void Charges::LimitByFree(const TableLock& lock, uint64_t free_bytes) {
   RestoreTarget(lock);
 }
 
-void Charges::SetCap(TableLock* lock, uint64_t bytes) {
+uint64_t Charges::SetCap(TableLock* lock, uint64_t bytes) {
   lock->Covers(*table_);
   if (const uint64_t lacking = LackingForCap(*lock, bytes); lacking > 0) {
     table_->mu.Unlock();
@@ -99,6 +99,7 @@ void Charges::SetCap(TableLock* lock, uint64_t bytes) {
     budget_.cap += stays - charge.chunk_target;
   }
   RestoreTarget(*lock);
+  return budget_.cap;
 }
 
 uint64_t Charges::LackingForCap(const TableLock& lock, uint64_t bytes) const {
@@ -313,7 +314,9 @@ absl::Status Charges::RefusalOf(Charge charge, uint64_t promised_elsewhere) cons
   std::string raise = " too little. To do: ";
   // A budget with a reserve is all that the GPU had.
   if (Capped() || budget_.reserve == 0)
-    raise += std::string("raise ") + (Capped() ? "set_per_process_memory_fraction" : "SPILLWAY_GPU_MEMORY") +
+    raise += std::string("raise ") +
+             (Capped() ? "the job's limit (set_per_process_memory_fraction, set_gpu_memory)"
+                       : "SPILLWAY_GPU_MEMORY") +
              " by that, or ";
   raise += "make the batch smaller";
   if (!evict_->load()) {
@@ -374,6 +377,7 @@ Charges::Figures Charges::figures(const TableLock& lock) const {
   figures.reserved_bytes = ReservedChunks(lock) * chunk_bytes_;
   figures.peak_reserved_bytes = std::max(peak_reserved_chunks_ * chunk_bytes_, figures.reserved_bytes);
   figures.external_bytes = budget_.external;
+  figures.least_budget_bytes = (evict_->load() ? LeastBytes(lock) : figures.live_bytes) + budget_.external;
   figures.promised_bytes = promised_bytes_;
   return figures;
 }

@@ -54,8 +54,8 @@ class Charges {
   // Limits the chunks by what the device has free beside them, in bytes, where the budget allows more.
   void LimitByFree(const TableLock& lock, uint64_t free_bytes);
   // The application's own limit on the budget, in bytes; UINT64_MAX: none. What is above it leaves. Waits without the lock
-  // for the tiers to grow; a limit below what they can take of the live blocks is raised to that.
-  void SetCap(TableLock* lock, uint64_t bytes);
+  // for the tiers to grow; a limit below what they can take of the live blocks is raised to that. Returns the limit.
+  uint64_t SetCap(TableLock* lock, uint64_t bytes);
   // Has the target be at least so many chunks, by lending what is else left free (GpuBudget). False, and nothing is
   // lent, where that is not enough. What is lent comes back as blocks are freed.
   bool Lend(const TableLock& lock, uint64_t chunks);
@@ -152,6 +152,8 @@ class Charges {
     uint64_t reserved_bytes = 0;        // chunk_bytes, and those of live blocks without chunks
     uint64_t peak_reserved_bytes = 0;
     uint64_t external_bytes = 0;
+    uint64_t least_budget_bytes =
+        0;                        // with which every launch still fits, or all blocks where none may leave
     uint64_t promised_bytes = 0;  // off the GPU, by this device
   };
   Figures figures(const TableLock& lock) const;

@@ -234,6 +234,7 @@ struct ResidencyStats : MachineFigures {
   uint64_t budget_bytes = 0;  // of the settings, and the most that was lent of the reserve: bounds every peak
   uint64_t budget_in_force_bytes = 0;  // now: less while the driver, or the job's own limit, has less
   uint64_t driver_lacks_bytes = 0;     // of what the budget allows now
+  uint64_t least_budget_bytes = 0;     // with which every launch still fits, or all blocks where none may leave
   uint64_t own_limit_bytes = 0;        // the job's own (SetCap), where it is less than the budget; else 0
   uint64_t live_bytes = 0;             // blocks handed out and not freed, in whole chunks
   uint64_t requested_bytes = 0;        // the same as asked for

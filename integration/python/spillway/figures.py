@@ -88,7 +88,7 @@ def set_gpu_memory(size, device=None):
     """Sets what the job may hold of a GPU from now on: a size or a share as SPILLWAY_GPU_MEMORY takes it ("20GiB", "60%", bytes),
     or None for what it began with. Less makes blocks leave, which goes on behind this call; a plan for the new size follows.
 
-    device: its number; None: PyTorch's current one. ValueError for what is no size, or more than the job began with;
+    device: its number; None: PyTorch's current one. ValueError for what is no size, or more than the device had for it;
     MemoryError where that much must be on the GPU at once, or has no place elsewhere: nothing changes then.
     """
     if device is None:

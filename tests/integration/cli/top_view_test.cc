@@ -58,8 +58,9 @@ TEST(TopTextTest, SeveralJobsHaveNoDetailsAndOneThatIsSilentHasWords) {
 TEST(TopTextTest, CommandsAndLinesAreCutToTheTerminal) {
   json answer = Answer(2, 0);
   answer["lines"] = {std::string(100, 'x')};
+  answer["command"][0] = "pyt\033[2Jhon";
   const std::string text = TopText({{1, answer, Answer(1, 0), ""}}, 20);
-  EXPECT_THAT(text, HasSubstr("\n        python tr...\n"));
+  EXPECT_THAT(text, HasSubstr("\n        pyt?[2Jho...\n"));
   EXPECT_THAT(text, HasSubstr("\nxxxxxxxxxxxxxxxxx...\n"));
 }
 
@@ -67,7 +68,7 @@ TEST(TopTextTest, CommandsAndLinesAreCutToTheTerminal) {
 TEST(TopTextTest, StrangeAnswersAreShownAsFarAsTheyGo) {
   for (const json& strange :
        {json::object(), json{{"figures", 3}}, json{{"figures", {{"devices", 7}}}, {"command", "x"}},
-        json{{"rank", 1}, {"figures", json::object()}, {"lines", {1, 2}}}})
+        json{{"rank", "first"}, {"figures", {{"waits", {{"chunks", 3}}}}}, {"lines", {1, 2}}}})
     EXPECT_THAT(TopText({{5, strange, strange, ""}}, 80), HasSubstr("      5 ")) << strange;
 }
 

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +17,9 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
+
+#include "tests/fakes/wait_until.h"
 
 namespace spillway::integration {
 namespace {
@@ -122,6 +126,35 @@ TEST_F(JobSocketTest, TheNextJobRemovesTheNamesOfThoseThatWereKilled) {
   Start();
   EXPECT_THAT(JobsIn(folder_), ElementsAre(getpid()));
   EXPECT_EQ(Ask("status").value(), "you asked status");
+}
+
+// Ranks begin at the same time, and each looks for names that nobody answers for.
+TEST_F(JobSocketTest, JobsThatBeginTogetherLeaveEachOthersNames) {
+  for (int round = 0; round < 30; ++round) {
+    std::vector<pid_t> children;
+    int end[2];
+    ASSERT_EQ(pipe(end), 0);
+    for (int i = 0; i < 8; ++i) {
+      children.push_back(fork());
+      if (children.back() != 0) continue;
+      close(end[1]);
+      const auto opened = JobSocket::Open(folder_);
+      char nothing = 0;
+      _exit(opened.ok() && read(end[0], &nothing, 1) == 0 ? 0 : 1);  // until the parent has looked
+    }
+    std::sort(children.begin(), children.end());
+    EXPECT_TRUE(tests::WaitUntil([&] { return JobsIn(folder_).size() >= children.size(); }));
+    const std::vector<pid_t> found = JobsIn(folder_);
+    EXPECT_TRUE(std::includes(found.begin(), found.end(), children.begin(), children.end())) << round;
+    for (const int fd : end) close(fd);
+    for (const pid_t child : children) {
+      int status = 1;
+      waitpid(child, &status, 0);
+      EXPECT_EQ(status, 0);
+    }
+    for (const auto& entry : std::filesystem::directory_iterator(folder_))
+      EXPECT_EQ(entry.path().extension(), ".sock");
+  }
 }
 
 TEST_F(JobSocketTest, AJobThatIsStoppedIsNotWaitedForForEver) {

@@ -146,7 +146,7 @@ class FakeResidency : public allocator::Residency {
     ++pinned_asked;
     return pinned_blocks;
   }
-  void SetCap(uint64_t) override {}
+  uint64_t SetCap(uint64_t bytes) override { return bytes; }
   void MemoryInfo(uint64_t* free, uint64_t* total) const override {
     *free = free_bytes;
     *total = total_bytes;

@@ -50,7 +50,8 @@ class InstallTest(unittest.TestCase):
     def test_what_is_installed(self):
         files = {path.relative_to(self.prefix).as_posix() for path in self.prefix.rglob("*") if path.is_file()}
         self.assertTrue({"bin/spillway", "lib/libspillway.so", "lib/libspillway_engine.so", "include/spillway/spillway.h",
-                         "share/doc/spillway/LICENSE"} <= files, files)  # fmt: skip
+                         "share/doc/spillway/LICENSE", "share/man/man1/spillway.1", "share/bash-completion/completions/spillway",
+                         "share/zsh/site-functions/_spillway", "share/fish/vendor_completions.d/spillway.fish"} <= files, files)  # fmt: skip
         self.assertTrue(any(name.startswith("lib/libspillway_torch_") for name in files))
         self.assertFalse([name for name in files if "simcuda" in name or name.endswith(".a")])
 

@@ -68,6 +68,32 @@ print(json.dumps([began, answer, less, moved["resident_bytes"], moved["evictions
         self.assertGreater(evictions, 0)
         self.assertEqual(shared, 128 * MIB, "half of the device")
 
+    def test_the_budget_that_it_began_with_is_no_limit(self):
+        found = run("""
+step()
+print(json.dumps([attempt("128MiB"), attempt("100MiB"), attempt("128MiB"), in_force(), attempt(None)]))
+""", SPILLWAY_GPU_MEMORY="128MiB")  # fmt: skip
+        self.assertEqual(found, [None, None, None, 128 * MIB, None])
+
+    def test_of_it_and_of_pytorchs_fraction_the_last_call_counts(self):
+        found = run("""
+step()
+torch.cuda.set_per_process_memory_fraction(0.4)
+fraction = in_force()
+print(json.dumps([fraction, attempt("128MiB"), in_force(), attempt(None), in_force()]))
+""")
+        self.assertLess(found[0], 110 * MIB)
+        self.assertEqual(found[1:4], [None, 128 * MIB, None])
+        self.assertGreater(found[4], 200 * MIB)
+
+    def test_where_nothing_leaves_all_blocks_are_needed(self):
+        found = run("""
+step()
+print(json.dumps([attempt("72MiB"), attempt("128MiB"), values(1)]))
+""", SPILLWAY_ON_FULL="error")  # fmt: skip
+        self.assertEqual(found[0][0], "MemoryError")
+        self.assertEqual(found[1:], [None, True])
+
     def test_words_that_are_no_size(self):
         found = run("""
 step()
@@ -76,7 +102,7 @@ print(json.dumps([[attempt(wrong) for wrong in ("lots", "20", "-1GiB", "200GiB",
         for kind, words in found[0]:
             self.assertEqual(kind, "ValueError")
             self.assertRegex(words, r"^set_gpu_memory\(.*\) is not accepted; accepted: none, or ")
-        self.assertRegex(found[0][3][1], r"at most [0-9.]+ MiB, which the job began with$")
+        self.assertRegex(found[0][3][1], r"at most [0-9.]+ MiB, which the device had for the job$")
         self.assertGreater(found[1], 200 * MIB, "nothing has changed")
 
     def test_what_one_launch_needs_stays(self):
@@ -87,7 +113,7 @@ torch.cuda.synchronize()
 print(json.dumps([attempt("72MiB"), in_force(), values(0)]))
 """)
         self.assertEqual(found[0][0], "MemoryError")
-        self.assertRegex(found[0][1], r"^set_gpu_memory\(72MiB\): 96.00 MiB must be on the GPU at once: ")
+        self.assertRegex(found[0][1], r"^set_gpu_memory\(72MiB\): [0-9.]+ MiB must be on the GPU at once: ")
         self.assertGreater(found[1], 200 * MIB)
         self.assertTrue(found[2])
 

@@ -157,7 +157,7 @@ TEST(CapTest, WhatIsAboveTheApplicationsLimitLeavesAndComesBack) {
   for (uint64_t i = 0; i < blocks.size(); ++i)
     ASSERT_EQ(FillBlock(device, blocks[i], kBlock, i + 1), CUDA_SUCCESS);
   device.Synchronize();
-  device->SetCap(2 << 20);
+  EXPECT_EQ(device->SetCap(2 << 20), 2u << 20);
   EXPECT_TRUE(tests::WaitUntil([&] { return device->Stats().chunk_bytes <= (2 << 20); }));
   uint64_t free_bytes = 0, total_bytes = 0;
   device->MemoryInfo(&free_bytes, &total_bytes);
@@ -192,7 +192,7 @@ TEST(CapTest, WhatHasNoPlaceElsewhereStaysAboveIt) {
   const std::vector<CUdeviceptr> blocks = Allocate(device, 7);
   for (uint64_t i = 0; i < blocks.size(); ++i)
     ASSERT_EQ(FillBlock(device, blocks[i], kBlock, i + 1), CUDA_SUCCESS);
-  device->SetCap(1 << 20);
+  EXPECT_GT(device->SetCap(1 << 20), 1u << 20) << "what is in force";
   for (int round = 0; round < 2; ++round) {
     for (const CUdeviceptr block : blocks)
       EXPECT_EQ(LaunchAll(device, {block}), CUDA_SUCCESS) << device->LastError();

@@ -71,7 +71,7 @@ class FractionTest(unittest.TestCase):
         )
         self.assertEqual(text.count("Spillway:"), 1, text)
         self.assertIn("510 MiB of GPU memory (a limit of 512 MiB, less 2 MiB of other memory of this process)", text)
-        self.assertIn("To do: raise set_per_process_memory_fraction by that", text)
+        self.assertIn("To do: raise the job's limit (set_per_process_memory_fraction, set_gpu_memory) by that", text)
         self.assertEqual(without_figures(text), without_figures(native["refused"]))
 
     def test_a_job_outgrows_it(self):

@@ -64,6 +64,7 @@ CUresult ResultOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kResourceExhausted: return CUDA_ERROR_OUT_OF_MEMORY;
     case absl::StatusCode::kDeadlineExceeded: return CUDA_ERROR_TIMEOUT;
+    case absl::StatusCode::kFailedPrecondition: return CUDA_ERROR_ILLEGAL_STATE;
     case absl::StatusCode::kDataLoss: return CUDA_ERROR_OPERATING_SYSTEM;
     default: return CUDA_ERROR_UNKNOWN;
   }

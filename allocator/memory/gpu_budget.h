@@ -77,6 +77,7 @@ struct Charge {
   uint64_t largest_block = 0;  // of the live blocks that may leave, the new one included
   uint64_t largest_set = 0;    // that a launch may still name, of live blocks that may leave
   uint64_t pinned = 0;         // live blocks with a long-term pin: they never leave
+  uint64_t paused = 0;         // live blocks that are paused, and have no place on the GPU
   uint64_t chunk_target = 0;   // GpuBudget::ChunkTarget
 
   bool FitsGpu() const { return live <= chunk_target; }
@@ -91,8 +92,9 @@ struct Charge {
   // Bytes of the tiers' capacity that this device must have promised (SharedCapacity). Nothing needs to be
   // exchanged while everything fits on the GPU.
   uint64_t BeyondGpu() const {
-    const uint64_t needed = live + Headroom();
-    return FitsGpu() || needed <= chunk_target ? 0 : needed - chunk_target;
+    const uint64_t others = live - paused;
+    const uint64_t needed = others + Headroom();
+    return paused + (others <= chunk_target || needed <= chunk_target ? 0 : needed - chunk_target);
   }
 };
 

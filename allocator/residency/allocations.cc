@@ -17,11 +17,12 @@ Allocations::Allocations(Core* core, Parts parts)
       addresses_(parts.addresses),
       clean_(parts.clean),
       log_(parts.log),
+      pauser_(parts.pauser),
       wake_(std::move(parts.wake)) {}
 
 // ---- Handing out.
 
-absl::StatusOr<Block*> Allocations::Allocate(uint64_t bytes, CUstream stream) {
+absl::StatusOr<Block*> Allocations::Allocate(uint64_t bytes, CUstream stream, BlockRegion region) {
   SPILLWAY_RETURN_IF_ERROR(core_->Serving());
   if (bytes == 0) return absl::InvalidArgumentError("a block of 0 bytes");
   const uint64_t chunks = (bytes + core_->chunk_bytes - 1) / core_->chunk_bytes;
@@ -42,8 +43,10 @@ absl::StatusOr<Block*> Allocations::Allocate(uint64_t bytes, CUstream stream) {
     block->allocation.requested_bytes = bytes;
     block->allocation.owner_index = owner;
     block->copies.content_known = false;
+    block->pause.region = region;
     ++block->allocation.generation;
     charges_->Confirm(lock, block);
+    pauser_->OnHandOutLocked(lock, block);
     if (block->copies.written_unseen)
       core_->table.AddPinLocked(lock, block, PinReason::kUnseenWrite, log_->count());
   }

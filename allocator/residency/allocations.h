@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "allocator/residency/pauser.h"
 #include "allocator/residency/state/charges.h"
 #include "allocator/residency/state/clean_copies.h"
 #include "allocator/residency/state/core.h"
@@ -29,12 +30,13 @@ class Allocations {
     FreeAddresses* addresses = nullptr;
     CleanCopies* clean = nullptr;
     const LaunchLog* log = nullptr;
+    Pauser* pauser = nullptr;
     std::function<void()> wake;  // makes the device's thread look again
   };
   Allocations(Core* core, Parts parts);
 
   // As the methods of Residency with these names. A new block may still be without memory.
-  absl::StatusOr<Block*> Allocate(uint64_t bytes, CUstream stream);
+  absl::StatusOr<Block*> Allocate(uint64_t bytes, CUstream stream, BlockRegion region);
   absl::Status Free(CUdeviceptr address);
   absl::Status RecordStream(CUdeviceptr address, CUstream stream);
   absl::StatusOr<BlockRange> FindRange(CUdeviceptr address) const;
@@ -67,6 +69,7 @@ class Allocations {
   FreeAddresses* const addresses_;
   CleanCopies* const clean_;
   const LaunchLog* const log_;
+  Pauser* const pauser_;
   const std::function<void()> wake_;
   bool frees_wait_ = false;  // device's thread: freed blocks wait for recorded streams
 };

@@ -40,6 +40,8 @@ absl::Status DeviceResidency::Components::Start() {
   plan_runner.emplace(&core, &charges, &log, &*evictor, &*faulter);
   reclaimer.emplace(
       &core, Reclaimer::Parts{&charges, &addresses, &*evictor, &*faulter, &*claims, &*plan_runner, &*probe});
+  pauser.emplace(&core,
+                 Pauser::Parts{&charges, &clean, &*evictor, &*faulter, &*claims, &*plan_runner, &*releaser}, wake);
   return absl::OkStatus();
 }
 
@@ -62,9 +64,10 @@ DeviceThread::PollResult DeviceResidency::Components::Poll() {
   result.progress |= plan_runner->Poll(launch_waits);
   result.progress |= reclaimer->Poll();
   result.progress |= releaser->PollDeviceLimit();
+  result.progress |= pauser->Poll();
   if (!evictor->idle() || !faulter->idle() || !demoter->idle() || probe->measuring()) {
     result.ahead = DeviceThread::Ahead::kTransfers;
-  } else if (plan_runner->active() || allocations->frees_wait() ||
+  } else if (plan_runner->active() || allocations->frees_wait() || pauser->active() ||
              (core.pressure.load() && core.clock.UncompletedLaunches() > 0)) {
     result.ahead = DeviceThread::Ahead::kLaunches;
   } else if (reclaimer->waits_for_time() || releaser->limited()) {
@@ -88,7 +91,7 @@ absl::Status DeviceResidency::Start() {
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   SPILLWAY_RETURN_IF_ERROR(m.Start());
   m.allocations.emplace(
-      core_, Allocations::Parts{&m.charges, &m.addresses, &m.clean, &m.log, [&m] { m.thread->Wake(); }});
+      core_, Allocations::Parts{&m.charges, &m.addresses, &m.clean, &m.log, &*m.pauser, [&m] { m.thread->Wake(); }});
   allocations_ = &*m.allocations;
   launches_.emplace(
       core_,
@@ -101,8 +104,8 @@ absl::Status DeviceResidency::Start() {
 
 // ---- Allocation.
 
-absl::StatusOr<CUdeviceptr> DeviceResidency::Allocate(uint64_t bytes, StreamRef stream) {
-  SPILLWAY_ASSIGN_OR_RETURN(Block* const block, allocations_->Allocate(bytes, stream.handle));
+absl::StatusOr<CUdeviceptr> DeviceResidency::Allocate(uint64_t bytes, StreamRef stream, BlockRegion region) {
+  SPILLWAY_ASSIGN_OR_RETURN(Block* const block, allocations_->Allocate(bytes, stream.handle, region));
   const CUdeviceptr address = block->address;
   if (core_->map_at_once.load()) SPILLWAY_RETURN_IF_ERROR(MapNow(block, stream));
   return address;
@@ -258,6 +261,20 @@ absl::Status DeviceResidency::StopEvicting() {
   core_->evict.store(false);
   const absl::Status status = launches_->BringAllBack();
   return core_->error.any() ? core_->error.status(*core_->parts.driver) : status;
+}
+
+absl::Status DeviceResidency::Pause(const PauseScope& scope, PauseStats* stats) {
+  SPILLWAY_RETURN_IF_ERROR(core_->Serving());
+  if (core_->parts.audit != nullptr) return absl::FailedPreconditionError("nothing can be paused with SPILLWAY_AUDIT");
+  if (launches_->open_captures() > 0)
+    return absl::FailedPreconditionError("nothing can be paused while a stream is captured");
+  ScopedContext context(core_->parts.driver, core_->parts.context);
+  return components_->pauser->Pause(scope, stats);
+}
+
+absl::Status DeviceResidency::Resume(const PauseScope& scope, bool wait) {
+  SPILLWAY_RETURN_IF_ERROR(core_->Serving());
+  return components_->pauser->Resume(scope, wait);
 }
 
 void DeviceResidency::SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) {

@@ -16,6 +16,7 @@
 #include "allocator/residency/allocations.h"
 #include "allocator/residency/device_thread.h"
 #include "allocator/residency/launches.h"
+#include "allocator/residency/pauser.h"
 #include "allocator/residency/plan/plan_runner.h"
 #include "allocator/residency/releaser.h"
 #include "allocator/residency/residency.h"
@@ -38,7 +39,8 @@ class DeviceResidency : public Residency {
 
   // ---- As Residency says.
 
-  absl::StatusOr<CUdeviceptr> Allocate(uint64_t bytes, StreamRef stream) override;
+  using Residency::Allocate;
+  absl::StatusOr<CUdeviceptr> Allocate(uint64_t bytes, StreamRef stream, BlockRegion region) override;
   absl::Status Free(CUdeviceptr address) override {
     return core_->closed.load() ? absl::OkStatus() : allocations_->Free(address);
   }
@@ -71,6 +73,9 @@ class DeviceResidency : public Residency {
     return components_->releaser->GiveBack(attempt, bytes_wanted);
   }
   absl::Status StopEvicting() override;
+
+  absl::Status Pause(const PauseScope& scope, PauseStats* stats) override;
+  absl::Status Resume(const PauseScope& scope, bool wait) override;
 
   void SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) override;
 
@@ -135,6 +140,7 @@ class DeviceResidency : public Residency {
     std::optional<PlanRunner> plan_runner;
     std::optional<Reclaimer> reclaimer;
     std::optional<Releaser> releaser;
+    std::optional<Pauser> pauser;
     std::optional<Allocations> allocations;
   };
 

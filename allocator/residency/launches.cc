@@ -217,7 +217,10 @@ CUresult Launches::InCallersContext(StreamRef stream, absl::FunctionRef<CUresult
 AccessSet Launches::LiveBlocks() const {
   AccessSet live;
   const TableLock lock(core_->table);
-  core_->table.ForEachLiveLocked(lock, [&](Block* block) { live.AddNew(block->id); });
+  // No launch may reach what the job has paused; where it was paused from outside, the launch waits for all.
+  core_->table.ForEachLiveLocked(lock, [&](Block* block) {
+    if (block->pause.by != static_cast<uint8_t>(PausedBy::kJob)) live.AddNew(block->id);
+  });
   return live;
 }
 

@@ -71,7 +71,7 @@ class Launches {
   }
   int open_captures() const { return captures_.load(); }
 
-  // All live blocks of the device.
+  // All live blocks of the device but those that the job itself has paused.
   AccessSet LiveBlocks() const;
   // The answer to a launch while nothing is moved any more: the driver's.
   CUresult Bypass(absl::FunctionRef<CUresult()> launch) const;

@@ -43,6 +43,15 @@ absl::Status Releaser::EmptyCache() {
   return core_->error.any() ? core_->error.status(*core_->parts.driver) : status;
 }
 
+absl::Status Releaser::ReleaseFree() {
+  std::vector<ChunkHandle> handles;
+  {
+    const TableLock lock(core_->table);
+    charges_->chunks(lock).BeginRelease(charges_->chunks(lock).free(), &handles);
+  }
+  return ReleaseHandles(handles);
+}
+
 absl::Status Releaser::ReleaseHandles(const std::vector<ChunkHandle>& handles) {
   if (handles.empty()) return absl::OkStatus();
   const absl::Status status = Release(core_->parts.driver, handles);

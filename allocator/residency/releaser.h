@@ -28,6 +28,9 @@ class Releaser {
   // As Residency::EmptyCache.
   absl::Status EmptyCache();
 
+  // Gives the chunks that back nothing back to the driver.
+  absl::Status ReleaseFree();
+
   // Counts an external allocation that is about to be made, and gives up chunks until it fits the budget beside
   // ours, for up to a second. Context current.
   void YieldToExternal(uint64_t bytes);

@@ -39,7 +39,9 @@ class Residency {
   // A block of at least `bytes`, owned by `stream` as in PyTorch: reusable by that stream as soon as it is
   // freed. kResourceExhausted when GPU, host and disk together could not hold it (docs/design.md,
   // Accounting).
-  virtual absl::StatusOr<CUdeviceptr> Allocate(uint64_t bytes, StreamRef stream) = 0;
+  // `region`: what it belongs to when the job is paused.
+  virtual absl::StatusOr<CUdeviceptr> Allocate(uint64_t bytes, StreamRef stream, BlockRegion region) = 0;
+  absl::StatusOr<CUdeviceptr> Allocate(uint64_t bytes, StreamRef stream) { return Allocate(bytes, stream, {}); }
   // `address` as returned by Allocate; kInvalidArgument otherwise. Moves no bytes.
   virtual absl::Status Free(CUdeviceptr address) = 0;
   // PyTorch's recordStream: the block stays in use after Free until `stream` has done what is queued on it
@@ -121,6 +123,20 @@ class Residency {
   // for launches that name it, and for RunReachingAll. May wait for the GPU and the disk. Called again, it
   // tries again.
   virtual absl::Status StopEvicting() = 0;
+
+  // ---- Pause.
+
+  // The blocks of the scope leave the GPU, and what they had goes back to the driver, with all that is free; of
+  // everything, also what freed blocks have. They keep their addresses. From its start on launches that name
+  // them are refused with CUDA_ERROR_ILLEGAL_STATE, or wait for the resume from outside. Blocks that are
+  // allocated later are paused only where everything is paused from outside. Waits until all have left that can;
+  // adds to `stats` what came of it: blocks may stay (pinned, or not to be copied), and are paused all the same.
+  // kFailedPrecondition, and nothing is paused, while a stream is captured, in audit mode or where nothing may
+  // leave; kResourceExhausted when host memory and disk have no place for the bytes. Again: pauses what was not.
+  virtual absl::Status Pause(const PauseScope& scope, PauseStats* stats) = 0;
+  // Launches may name the blocks again, and they come back in the order of need while the GPU has space; with
+  // `wait` not before they are back. What was not paused stays as it is. Fails only while it waits.
+  virtual absl::Status Resume(const PauseScope& scope, bool wait) = 0;
 
   // ---- Prediction: called by integration/prediction (policy/planner/plan.h, plan_runner.h).
 

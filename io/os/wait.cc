@@ -31,6 +31,7 @@ const char* NameOf(WaitKind kind) {
       "the bound on uncompleted work",
       "the end of a transfer",
       "cached memory to be released",
+      "a pause",
       "its turn in the audit",
       "spill files to grow",
       "host memory to be pinned",

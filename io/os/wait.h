@@ -29,6 +29,7 @@ enum class WaitKind : int {
   kRunAhead,       // a launch: the bound on uncompleted work
   kEndOfTransfer,  // an allocation: the transfer of the address's last block
   kCacheRelease,   // empty_cache, or a driver allocation of the job's own: chunks given back
+  kPause,          // a pause: blocks that leave; a launch: the resume from outside
   kAudit,          // a launch in audit mode: the launch before it, transfers
   kDiskGrowth,     // an allocation: spill files that grow
   kPinning,        // an allocation: host memory that is being pinned

@@ -161,6 +161,7 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
   parts.audit = setup.audit;
   parts.hash_code = setup.hash_code;
   parts.refusals = setup.refusals;
+  parts.pause_gate = setup.pause_gate;
   if (setup.audit != nullptr) {
     residency_ = std::make_unique<AuditedResidency>(options, parts);
   } else {

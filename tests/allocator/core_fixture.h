@@ -51,6 +51,7 @@ struct CoreSetup {
   HashCode* hash_code = nullptr;       // null: no hash, every eviction writes
   const CudaDriver* driver = nullptr;  // what the core calls; null: the stand-in's own
   Refusals* refusals = nullptr;        // null: the device's own
+  PauseGate* pause_gate = nullptr;
 };
 
 // The stand-in's own kind of image for the content hash; an empty one: as where the compiler is missing.

@@ -27,7 +27,7 @@ constexpr uint8_t kLegal[kBlockStates] = {
     /* kResident */ Bit(BlockState::kEvicting) | Bit(BlockState::kEmpty) | Bit(BlockState::kCached),
     /* kEvicting */ Bit(BlockState::kSpilled) | Bit(BlockState::kResident) | Bit(BlockState::kCached) |
         Bit(BlockState::kFree),
-    /* kSpilled */ Bit(BlockState::kFaulting) | Bit(BlockState::kFree),
+    /* kSpilled */ Bit(BlockState::kFaulting) | Bit(BlockState::kEmpty) | Bit(BlockState::kFree),
     /* kFaulting */ Bit(BlockState::kResident) | Bit(BlockState::kSpilled) | Bit(BlockState::kCached),
     /* kCached */ Bit(BlockState::kResident) | Bit(BlockState::kFree),
 };
@@ -92,7 +92,7 @@ void BlockTable::DestroyLocked(const TableLock& lock, Block* block) {
 
 Gate BlockTable::GateOf(const Block& block) {
   switch (block.state) {
-    case BlockState::kResident:
+    case BlockState::kResident: return block.paused() ? Gate::kClosed : Gate::kOpen;
     case BlockState::kCached: return Gate::kOpen;
     case BlockState::kFree: return Gate::kIgnored;
     default: return Gate::kClosed;
@@ -175,6 +175,7 @@ Block* BlockTable::FindLocked(const TableLock& lock, uint64_t address) const {
 void BlockTable::AddPinLocked(const TableLock& lock, Block* block, PinReason reason, uint64_t launches) {
   ++block->table.long_pins[static_cast<int>(reason)];
   if (block->pin_reasons == 0) {
+    paused_chunks_ -= PausedChunksOf(*block);
     pinned_chunks_ += block->chunks;
     unpinned_sizes_.Remove(block->chunks);
     launch_sets_.OnPinned(block->id, BytesOf(*block));
@@ -193,7 +194,9 @@ void BlockTable::EndPinLocked(const TableLock& lock, Block* block, PinReason rea
   uint32_t& long_pins = block->table.long_pins[static_cast<int>(reason)];
   if (long_pins == 0 || --long_pins != 0) return;
   block->pin_reasons &= ~(1u << static_cast<int>(reason));
-  if (block->pin_reasons == 0) NoteUnpinned(block);
+  if (block->pin_reasons != 0) return;
+  NoteUnpinned(block);
+  paused_chunks_ += PausedChunksOf(*block);
 }
 
 void BlockTable::NoteUnpinned(Block* block) {
@@ -209,6 +212,7 @@ void BlockTable::NoteHandedOutLocked(const TableLock& lock, Block* block) {
 }
 
 void BlockTable::NoteFreedLocked(const TableLock& lock, Block* block) {
+  ChangePause(block, 0);
   unpinned_sizes_.Remove(block->chunks);
   launch_sets_.OnFree(block->id, BytesOf(*block));
 }
@@ -217,17 +221,39 @@ void BlockTable::ForgetPinsLocked(const TableLock& lock, Block* block) {
   const bool pinned = block->pin_reasons != 0;
   block->pin_reasons = 0;
   block->table.long_pins.fill(0);
-  if (pinned) NoteUnpinned(block);
+  if (!pinned) return;
+  NoteUnpinned(block);
+  paused_chunks_ += PausedChunksOf(*block);
+}
+
+void BlockTable::PauseLocked(const TableLock& lock, Block* block, PausedBy by) {
+  ChangePause(block, block->pause.by | static_cast<uint8_t>(by));
+  RestoreGateLocked(lock, block);
+}
+
+void BlockTable::ResumeLocked(const TableLock& lock, Block* block, PausedBy by) {
+  ChangePause(block, block->pause.by & ~static_cast<unsigned>(by));
+  // A decommit under way keeps the gate closed, and opens it where it is taken back.
+  if (block->eviction.job == nullptr || block->eviction.job->cancelled) RestoreGateLocked(lock, block);
+}
+
+void BlockTable::ChangePause(Block* block, uint8_t by) {
+  paused_chunks_ -= PausedChunksOf(*block);
+  block->pause.by = by;
+  paused_chunks_ += PausedChunksOf(*block);
 }
 
 void BlockTable::CheckInvariantsLocked(const TableLock& lock) const {
   uint64_t pinned = 0;
+  uint64_t paused = 0;
   std::array<size_t, kBlockStates> counts = {};
   for (uint32_t i = 1; i < next_index_; ++i) {
     const Block& block = at(BlockId(device_, i));
     if (block.chunks == 0) continue;
     ++counts[static_cast<size_t>(block.state)];
     if (block.live() && block.pin_reasons != 0) pinned += block.chunks;
+    SPILLWAY_CHECK(block.live() || !block.paused());
+    paused += PausedChunksOf(block);
     const bool resident = block.state == BlockState::kResident;
     SPILLWAY_CHECK(victims.cached.Contains(i) == (block.state == BlockState::kCached));
     SPILLWAY_CHECK((victims.unused.Contains(i) || victims.idle.Contains(i)) ==
@@ -253,6 +279,7 @@ void BlockTable::CheckInvariantsLocked(const TableLock& lock) const {
     SPILLWAY_CHECK(block.gate.state.load() == Gate::kClosed || block.gate.state.load() == GateOf(block));
   }
   SPILLWAY_CHECK(pinned == pinned_chunks_);
+  SPILLWAY_CHECK(paused == paused_chunks_);
   for (int state = 0; state < kBlockStates; ++state)
     SPILLWAY_CHECK(counts[static_cast<size_t>(state)] == lists_[state].count);
   launch_sets_.CheckInvariants([this](BlockId id) {

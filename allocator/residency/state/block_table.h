@@ -20,6 +20,7 @@
 #include "allocator/memory/launch_sets.h"
 #include "allocator/memory/pin.h"
 #include "allocator/memory/size_counts.h"
+#include "allocator/residency/state/pause.h"
 #include "allocator/tier/extent_home.h"
 #include "io/os/atomic.h"
 #include "io/os/sync.h"
@@ -162,6 +163,7 @@ struct alignas(64) Block {
   struct EvictionSide {
     EvictionState* job = nullptr;  // under way or draining
     int64_t spilled_at = 0;        // the last one's end (nanoseconds of the system's steady clock)
+    bool clean = false;            // the last one copied nothing: the copy from before was still good
     // Evictions in a row that failed, when the last one did, and when it may be tried again (nanoseconds of the
     // system's steady clock).
     uint8_t failures = 0;
@@ -175,6 +177,12 @@ struct alignas(64) Block {
     bool prefetched = false;    // the fetch under way, or the last one, was on the plan's account
     absl::Status failure;       // why the last fetch was taken back, if it failed
     int64_t again_at = 0;       // when the plan may try it again (nanoseconds of the system's steady clock)
+  };
+
+  // The table, in PauseLocked; the region: Allocations.
+  struct PauseSide {
+    BlockRegion region;
+    uint8_t by = 0;  // bits of PausedBy; not 0: no launch may name the block
   };
 
   GateSide gate;
@@ -193,7 +201,9 @@ struct alignas(64) Block {
   CopiesSide copies;
   EvictionSide eviction;
   FetchSide fetch;
+  PauseSide pause;
 
+  bool paused() const { return pause.by != 0; }
   bool used_since_hand_out() const { return gate.used.load(std::memory_order_relaxed); }
   bool has_chunks() const { return !memory.handles.empty(); }
   // Forgets the recorded uses. All of them are over, the gate is closed, no thread is inside a section, and
@@ -244,6 +254,15 @@ class BlockTable {
   void NoteFreedLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // The block is being freed: none of its long-term pins counts any more.
   void ForgetPinsLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+
+  // Pauses the live block, or takes that pause off. The gate of a paused block is closed in every state; it may
+  // still leave the GPU.
+  void PauseLocked(const TableLock& lock, Block* block, PausedBy by) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void ResumeLocked(const TableLock& lock, Block* block, PausedBy by) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Chunks of paused live blocks that may leave and whose bytes are kept.
+  uint64_t PausedChunksLocked(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    return paused_chunks_;
+  }
 
   // Changes the state; aborts with both states and the block on an illegal move. Opens or closes the gate.
   void MoveLocked(const TableLock& lock, Block* block, BlockState to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -348,6 +367,11 @@ class BlockTable {
   void EnterVictim(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void LeaveVictims(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void NoteUnpinned(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // What paused_chunks_ has of the block.
+  static uint64_t PausedChunksOf(const Block& block) {
+    return block.paused() && block.pause.region.keep && block.pin_reasons == 0 ? block.chunks : 0;
+  }
+  void ChangePause(Block* block, uint8_t by) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
   const int device_;
   AddressMap* const addresses_;
@@ -357,6 +381,7 @@ class BlockTable {
   std::vector<uint32_t> free_indices_ ABSL_GUARDED_BY(mu);
   List lists_[kBlockStates] ABSL_GUARDED_BY(mu);
   uint64_t pinned_chunks_ ABSL_GUARDED_BY(mu) = 0;
+  uint64_t paused_chunks_ ABSL_GUARDED_BY(mu) = 0;
   SizeCounts unpinned_sizes_ ABSL_GUARDED_BY(mu);
   LaunchSets launch_sets_;  // guarded by mu, but for its largest
   uint64_t moves_[kBlockStates][kBlockStates] ABSL_GUARDED_BY(mu) = {};

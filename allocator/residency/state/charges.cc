@@ -112,6 +112,19 @@ uint64_t Charges::LackingForCap(const TableLock& lock, uint64_t bytes) const {
   return beyond - std::min(beyond, promised_bytes_ + capacity_->UnpromisedNow());
 }
 
+bool Charges::PromisePause(const TableLock& lock, uint64_t bytes, uint64_t* lacking_bytes) {
+  lock.Covers(*table_);
+  Charge charge = ChargeOf(lock, 0);
+  charge.paused += bytes;
+  const uint64_t beyond = std::max(promised_bytes_, charge.BeyondGpu());
+  if (capacity_->Change(promised_bytes_, beyond)) {
+    promised_bytes_ = beyond;
+    return true;
+  }
+  *lacking_bytes = beyond - std::min(beyond, promised_bytes_ + capacity_->UnpromisedNow());
+  return false;
+}
+
 bool Charges::Lend(const TableLock& lock, uint64_t chunks) {
   lock.Covers(*table_);
   const uint64_t lent = budget_.LentFor(chunks * chunk_bytes_);
@@ -228,6 +241,7 @@ Charge Charges::ChargeOf(const TableLock& lock, uint64_t more_chunks) const {
   charge.largest_block = std::max<uint64_t>(table_->LargestUnpinnedLocked(lock), more_chunks) * chunk_bytes_;
   charge.largest_set = table_->LaunchSetsLocked(lock).largest_movable_bytes();
   charge.pinned = table_->PinnedChunksLocked(lock) * chunk_bytes_;
+  charge.paused = table_->PausedChunksLocked(lock) * chunk_bytes_;
   charge.chunk_target = chunks_.target() * chunk_bytes_;
   if (SPILLWAY_MUTANT(kNoHeadroom)) charge.largest_set = charge.largest_block = 0;
   return charge;

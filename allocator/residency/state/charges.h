@@ -56,6 +56,9 @@ class Charges {
   // The application's own limit on the budget, in bytes; UINT64_MAX: none. What is above it leaves. Waits without the lock
   // for the tiers to grow; a limit below what they can take of the live blocks is raised to that. Returns the limit.
   uint64_t SetCap(TableLock* lock, uint64_t bytes);
+  // Promises a place off the GPU for blocks of so many bytes that are about to be paused, beside those that are. False,
+  // and nothing is promised, where the tiers have none now: how much is lacking.
+  bool PromisePause(const TableLock& lock, uint64_t bytes, uint64_t* lacking_bytes);
   // Has the target be at least so many chunks, by lending what is else left free (GpuBudget). False, and nothing is
   // lent, where that is not enough. What is lent comes back as blocks are freed.
   bool Lend(const TableLock& lock, uint64_t chunks);

@@ -19,6 +19,7 @@
 #include "allocator/memory/block_id.h"
 #include "allocator/memory/chunk_pool.h"
 #include "allocator/memory/pin.h"
+#include "allocator/residency/state/pause.h"
 #include "io/os/atomic.h"
 #include "policy/simulator/machine.h"
 #include "policy/trace/units.h"
@@ -203,6 +204,7 @@ struct ResidencyParts {
   // The name of a launch of that tag, for lines about waits. No lock is taken. Null: no name.
   std::function<std::string(uint64_t tag)> name_of_launch;
   HashCode* hash_code = nullptr;  // the content hash for the device; null: every eviction writes
+  PauseGate* pause_gate = nullptr;  // keeps launches while the job is paused from outside; null: they are refused
   Refusals* refusals = nullptr;   // where the words of refusals go, the process's; null: this device's alone
 };
 

@@ -9,6 +9,7 @@
 #include "allocator/residency/transfer/mapping.h"
 #include "io/os/check.h"
 #include "io/os/clock.h"
+#include "io/os/errno.h"
 #include "io/os/log.h"
 
 namespace spillway::allocator {
@@ -17,6 +18,8 @@ namespace {
 // A wait that has lasted so long gets the name of what waits.
 constexpr int64_t kNameAfterNanos = 1'000'000'000;
 
+absl::Status PausedMeanwhile() { return absl::AbortedError("a block was paused"); }
+
 std::string Mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 }  // namespace
@@ -24,9 +27,45 @@ std::string Mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 ClaimQueue::ClaimQueue(Core* core, Charges* charges, Faulter* faulter, std::function<void()> wake)
     : core_(core), charges_(charges), faulter_(faulter), wake_(std::move(wake)) {}
 
+uint8_t ClaimQueue::PausedByLocked(const TableLock& lock, const AccessSet& set) const {
+  uint8_t by = 0;
+  for (BlockId id : set) {
+    const Block& block = core_->table.at(id);
+    if (block.live()) by |= block.pause.by;
+  }
+  return by;
+}
+
+absl::Status ClaimQueue::AwaitResume(const AccessSet& set, Name name) const {
+  for (;;) {
+    uint8_t by;
+    {
+      const TableLock lock(core_->table);
+      by = PausedByLocked(lock, set);
+    }
+    if (by == 0) return absl::OkStatus();
+    if (core_->stopped.load()) return core_->StopStatus();
+    if ((by & static_cast<uint8_t>(PausedBy::kOutside)) == 0 || core_->parts.pause_gate == nullptr) {
+      return absl::FailedPreconditionError(
+          name() + " names memory that spillway.pause() has paused. To do: call spillway.resume() before");
+    }
+    SPILLWAY_RETURN_IF_ERROR(core_->parts.pause_gate->AwaitResume(name));
+  }
+}
+
 absl::Status ClaimQueue::Claim(const AccessSet& set, Name name, Grant* grant) {
+  absl::Status status;
+  do {
+    SPILLWAY_RETURN_IF_ERROR(AwaitResume(set, name));
+    status = ClaimUnpaused(set, name, grant);
+  } while (absl::IsAborted(status));
+  return status;
+}
+
+absl::Status ClaimQueue::ClaimUnpaused(const AccessSet& set, Name name, Grant* grant) {
   {
     const TableLock lock(core_->table);
+    if (PausedByLocked(lock, set) != 0) return PausedMeanwhile();
     const Lack lack = LackOfLocked(lock, set);
     // A claim that only takes evictions back may do so while the queue is empty; else the first claim needs
     // them.
@@ -76,7 +115,13 @@ absl::Status ClaimQueue::ClaimInTurnLocked(TableLock* lock, const AccessSet& set
 // The first in the queue takes its pins, and then its chunks, all of them or none. False: it must wait.
 bool ClaimQueue::TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* ticket, Grant* grant) {
   if (queue_.front() != ticket) return false;
-  if (grant->pinned.empty()) PinLocked(*lock, set, grant);  // may take evictions back
+  if (grant->pinned.empty()) {
+    if (PausedByLocked(*lock, set) != 0) {
+      ticket->refusal = PausedMeanwhile();
+      return false;
+    }
+    PinLocked(*lock, set, grant);  // may take evictions back
+  }
   const Lack lack = LackOfLocked(*lock, set);
   std::vector<ChunkHandle> handles;
   // While the driver makes handles for it, the lock is released, and what was taken is not available any more:

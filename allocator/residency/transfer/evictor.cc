@@ -233,6 +233,7 @@ void Evictor::FinishLocked(const TableLock& lock, EvictJob* job) {
     block->copies.content = job->content;
     block->copies.content_known = job->content_known;
     block->eviction.spilled_at = os::Clock::System()->NowNanos();
+    block->eviction.clean = job->clean;
     core_->table.MoveLocked(lock, block, BlockState::kSpilled);
   }
   job->phase = EvictJob::Phase::kDone;

@@ -60,7 +60,7 @@ class FakeResidency : public allocator::Residency {
   bool stopped = false;
   int launches_reaching_all = 0;
 
-  absl::StatusOr<CUdeviceptr> Allocate(uint64_t, allocator::StreamRef) override {
+  absl::StatusOr<CUdeviceptr> Allocate(uint64_t, allocator::StreamRef, allocator::BlockRegion) override {
     return absl::UnimplementedError("not asked for by hooks");
   }
   absl::Status Free(CUdeviceptr address) override {
@@ -145,6 +145,12 @@ class FakeResidency : public allocator::Residency {
   std::vector<allocator::BlockBytes> PinnedBlocks() const override {
     ++pinned_asked;
     return pinned_blocks;
+  }
+  absl::Status Pause(const allocator::PauseScope&, allocator::PauseStats*) override {
+    return absl::UnimplementedError("not asked for by hooks");
+  }
+  absl::Status Resume(const allocator::PauseScope&, bool) override {
+    return absl::UnimplementedError("not asked for by hooks");
   }
   uint64_t SetCap(uint64_t bytes) override { return bytes; }
   void MemoryInfo(uint64_t* free, uint64_t* total) const override {

@@ -1,0 +1,273 @@
+#include "allocator/residency/pauser.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "allocator/memory/test_points.h"
+#include "allocator/residency/transfer/mapping.h"
+#include "io/os/bytes_text.h"
+#include "io/os/clock.h"
+#include "io/os/errno.h"
+
+namespace spillway::allocator {
+namespace {
+
+// A block stays once so many copies in a row have failed, or one and then nothing for so long: a drive may come back.
+constexpr uint8_t kMostCopyFailures = 3;
+constexpr int64_t kMostFailingNanos = 10'000'000'000;
+// Copies from host memory that are enqueued at once: what a fast link moves while the device's thread sleeps.
+constexpr uint64_t kBytesUnderWay = 64 << 20;
+constexpr int64_t kAgainNanos = 10'000'000;
+
+template <typename Visitor>
+void ForEachOf(BlockTable* table, const TableLock& lock, const PauseScope& scope, Visitor visit)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(table->mu) {
+  table->ForEachLiveLocked(lock, [&](Block* block) {
+    if (scope.tag == 0 || block->pause.region.tag == scope.tag) visit(block);
+  });
+}
+
+}  // namespace
+
+Pauser::Pauser(Core* core, const Parts& parts, std::function<void()> wake)
+    : core_(core),
+      charges_(parts.charges),
+      clean_(parts.clean),
+      evictor_(parts.evictor),
+      faulter_(parts.faulter),
+      claims_(parts.claims),
+      planned_(parts.planned),
+      releaser_(parts.releaser),
+      wake_(std::move(wake)) {}
+
+// ---- Away.
+
+absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
+  Run run{{}, stats, os::Clock::System()->NowNanos()};
+  if (scope.tag == 0) releaser_->EmptyCache().IgnoreError();  // what could not be given back is counted below
+  uint64_t created_before;
+  {
+    TableLock lock(core_->table);
+    if (core_->stopped.load()) return core_->StopStatus();
+    if (!core_->evict.load())
+      return absl::FailedPreconditionError("nothing can be paused: no block may leave the GPU in this job");
+    created_before = charges_->chunks(lock).created();
+    SPILLWAY_RETURN_IF_ERROR(MarkLocked(&lock, scope, &run.leaving));
+    if (scope.tag == 0 && scope.by == PausedBy::kOutside) all_by_outside_ = true;
+    faulter_->CancelPrefetchesLocked(lock);
+  }
+  // A launch that saw the open gate has recorded its use by the end of this: only then is it known of a block that is
+  // dropped that nobody marks it as used any more.
+  core_->read_sections.WaitForAll(core_->waits);
+  const os::Wait wait(core_->waits, os::WaitKind::kPause, std::to_string(run.leaving.size()) + " blocks to leave");
+  absl::Status status;
+  bool more = true;
+  {
+    const TableLock lock(core_->table);
+    runs_.push_back(&run);
+  }
+  wake_();
+  while (more) {
+    {
+      TableLock lock(core_->table);
+      more = status.ok() && !run.leaving.empty();
+      if (more) status = core_->AwaitChangeLocked(&lock, wait);
+    }
+    releaser_->ReleaseFree().IgnoreError();  // kept as the device's error
+  }
+  const TableLock lock(core_->table);
+  std::erase(runs_, &run);
+  const uint64_t created = charges_->chunks(lock).created();
+  stats->released_bytes += (created_before - std::min(created, created_before)) * core_->chunk_bytes;
+  stats->remaining_bytes += created * core_->chunk_bytes;
+  stats->nanos = os::Clock::System()->NowNanos() - run.began;
+  return status;
+}
+
+absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, std::vector<Entry>* marked) {
+  for (;;) {
+    uint64_t chunks = 0;
+    ForEachOf(&core_->table, *lock, scope, [&](Block* block) {
+      if (!block->paused() && block->pause.region.keep && block->pin_reasons == 0) chunks += block->chunks;
+    });
+    uint64_t lacking = 0;
+    const uint64_t bytes = chunks * core_->chunk_bytes;
+    if (charges_->PromisePause(*lock, bytes, &lacking)) break;
+    core_->table.mu.Unlock();
+    const absl::Status grown = charges_->capacity()->Grow(lacking);
+    core_->table.mu.Lock();
+    if (!grown.ok()) {
+      return absl::ResourceExhaustedError(
+          "host memory and disk have no place for " + os::BytesText(lacking) + " of the " + os::BytesText(bytes) +
+          " that are to be paused (" + std::string(grown.message()) +
+          "). To do: raise SPILLWAY_HOST_MEMORY, or name more directories in SPILLWAY_DIRS");
+    }
+  }
+  ForEachOf(&core_->table, *lock, scope, [&](Block* block) {
+    core_->table.PauseLocked(*lock, block, scope.by);
+    if (block->has_chunks() || block->memory.mapping || block->pins > 0) {
+      marked->push_back({block, block->allocation.generation});
+    } else if (block->state == BlockState::kSpilled && !block->pause.region.keep) {
+      clean_->Release(*lock, &block->copies.homes);
+      block->copies.content_known = false;
+      block->gate.used.store(false, std::memory_order_relaxed);
+      core_->table.MoveLocked(*lock, block, BlockState::kEmpty);
+    }
+  });
+  return absl::OkStatus();
+}
+
+bool Pauser::StartLeavingLocked(const TableLock& lock) {
+  const int64_t now = os::Clock::System()->NowNanos();
+  std::vector<Block*> victims;
+  bool ended = false;
+  for (Run* run : runs_) {
+    if (run->leaving.empty()) continue;
+    std::erase_if(run->leaving, [&](const Entry& entry) { return SettledLocked(lock, entry, *run); });
+    ended |= run->leaving.empty();
+    for (const Entry& entry : run->leaving) {
+      Block* const block = entry.block;
+      if (block->state != BlockState::kResident || block->pins > 0 || block->eviction.job != nullptr) continue;
+      if (block->memory.mapping || (block->eviction.failures > 0 && now < block->eviction.again_at)) continue;
+      if (!block->pause.region.keep) {
+        clean_->Drop(lock, block);
+        block->gate.used.store(false, std::memory_order_relaxed);
+      }
+      if (std::ranges::find(victims, block) == victims.end()) victims.push_back(block);
+    }
+  }
+  if (ended) core_->table.changed.NotifyAll();
+  if (!victims.empty()) evictor_->StartLocked(lock, victims);
+  return ended || !victims.empty();
+}
+
+bool Pauser::SettledLocked(const TableLock& lock, const Entry& entry, const Run& run) {
+  const Block& block = *entry.block;
+  PauseStats* const stats = run.stats;
+  const uint64_t bytes = block.chunks * core_->chunk_bytes;
+  if (block.allocation.generation != entry.generation || !block.live() || !block.paused()) return true;
+  if (block.memory.mapping || block.pins > 0) return false;  // a launch in preparation ends first
+  switch (block.state) {
+    case BlockState::kEmpty: (block.pause.region.keep ? stats->unused_bytes : stats->dropped_bytes) += bytes; return true;
+    case BlockState::kSpilled: {
+      if (block.eviction.clean) {
+        stats->clean_bytes += bytes;
+        return true;
+      }
+      for (const ExtentHome& home : block.copies.homes)
+        (home.on_disk ? stats->disk_bytes : stats->host_bytes) += core_->chunk_bytes;
+      return true;
+    }
+    case BlockState::kResident: break;
+    default: return false;
+  }
+  if (block.pin_reasons != 0 || !core_->MayLeave(block)) {
+    stats->pinned_bytes += bytes;
+    return true;
+  }
+  if (block.eviction.failures == 0 || block.eviction.failed_at < run.began) return false;
+  const bool gives_up = block.eviction.failures >= kMostCopyFailures ||
+                        os::Clock::System()->NowNanos() - run.began > kMostFailingNanos;
+  if (!gives_up) return false;
+  stats->failed_bytes += bytes;
+  if (stats->failure.empty()) stats->failure = std::string(evictor_->first_failure().message());
+  return true;
+}
+
+// ---- And back.
+
+absl::Status Pauser::Resume(const PauseScope& scope, bool wait) {
+  std::vector<Entry> back;
+  {
+    const TableLock lock(core_->table);
+    if (scope.tag == 0 && scope.by == PausedBy::kOutside) all_by_outside_ = false;
+    ForEachOf(&core_->table, lock, scope, [&](Block* block) {
+      if (!block->paused()) return;
+      core_->table.ResumeLocked(lock, block, scope.by);
+      if (!block->paused() && block->state == BlockState::kSpilled)
+        back.push_back({block, block->allocation.generation});
+    });
+    charges_->LowerPromise(lock);
+    // By the plan in force; without one the block that was used longest ago comes first, as in the next iteration.
+    const auto key = [&](const Entry& entry) {
+      return std::pair(planned_->NextUse(*entry.block, planned_->Now()), entry.block->gate.last_use.load());
+    };
+    std::ranges::stable_sort(back, {}, key);
+    returning_.insert(returning_.end(), back.begin(), back.end());
+    core_->table.changed.NotifyAll();
+  }
+  wake_();
+  if (!wait) return absl::OkStatus();
+  const os::Wait waits(core_->waits, os::WaitKind::kArrival, "resumed blocks");
+  TableLock lock(core_->table);
+  const auto under_way = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    if (!returning_.empty()) return true;
+    return std::ranges::any_of(back, [](const Entry& entry) {
+      return entry.block->allocation.generation == entry.generation && entry.block->state == BlockState::kFaulting;
+    });
+  };
+  while (under_way()) SPILLWAY_RETURN_IF_ERROR(core_->AwaitChangeLocked(&lock, waits));
+  return absl::OkStatus();
+}
+
+bool Pauser::ReturnsLocked(const TableLock& lock, const Entry& entry) {
+  const Block& block = *entry.block;
+  return block.allocation.generation == entry.generation && block.live() && !block.paused() &&
+         block.state == BlockState::kSpilled && !block.memory.mapping && block.fetch.again_at == 0;
+}
+
+Block* Pauser::BeginReturnLocked(TableLock* lock) {
+  const size_t before = returning_.size();
+  while (!returning_.empty() && !ReturnsLocked(*lock, returning_.front())) returning_.pop_front();
+  if (before > 0 && returning_.empty()) core_->table.changed.NotifyAll();
+  // A launch that waits comes first; so does what is on its way already, and chunks that are taken lie idle until then.
+  const uint64_t staging =
+      core_->parts.host == nullptr ? 0 : core_->parts.host->Limit(HostUse::kFaultStaging) * core_->chunk_bytes;
+  const uint64_t arriving = core_->table.ChunksLocked(*lock, BlockState::kFaulting) * core_->chunk_bytes;
+  if (returning_.empty() || claims_->WantedLocked(*lock) > 0 || arriving >= kBytesUnderWay + staging) return nullptr;
+  const Entry entry = returning_.front();
+  const bool keep_reserve = core_->pressure.load() && !planned_->active();
+  const uint64_t reserve = keep_reserve ? core_->free_reserve_bytes.load() / core_->chunk_bytes : 0;
+  std::vector<ChunkHandle> handles;
+  const bool fits = charges_->chunks(*lock).available() >= reserve + entry.block->chunks;
+  if (!fits && !runs_.empty()) return nullptr;  // others are leaving
+  if (!fits || !TakeChunksLocked(core_, charges_, lock, {entry.block->chunks}, &handles)) {
+    // The GPU is full: the others come back when launches name them.
+    returning_.clear();
+    core_->table.changed.NotifyAll();
+    return nullptr;
+  }
+  // The lock may have been released.
+  if (ReturnsLocked(*lock, entry) && ChunksOf(handles) == entry.block->chunks) {
+    faulter_->BeginLocked(*lock, entry.block, std::move(handles), /*prefetch=*/true);
+    return entry.block;
+  }
+  charges_->chunks(*lock).Give(&handles);
+  return nullptr;
+}
+
+bool Pauser::Poll() {
+  bool moved;
+  {
+    const TableLock lock(core_->table);
+    active_ = !runs_.empty() || !returning_.empty();
+    if (!active_) return false;
+    moved = StartLeavingLocked(lock);
+  }
+  for (;;) {
+    Block* block;
+    {
+      TableLock lock(core_->table);
+      block = BeginReturnLocked(&lock);
+    }
+    if (block == nullptr) return moved;
+    ++core_->counters.prefetches;
+    moved = true;
+    if (faulter_->Start(block).ok()) continue;
+    const TableLock lock(core_->table);
+    block->fetch.again_at = os::Clock::System()->NowNanos() + kAgainNanos;
+  }
+}
+
+}  // namespace spillway::allocator

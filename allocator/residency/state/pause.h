@@ -1,0 +1,72 @@
+// Words of a pause: the region in which a block was allocated, who has paused it, what a pause came to, and the
+// interface that a launch asks which names a paused block. A paused block gives its GPU memory up and keeps its
+// address; no launch names it until it is resumed. Pauser carries pauses out; docs/pause.md describes them.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_PAUSE_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_PAUSE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+
+namespace spillway::allocator {
+
+// The part of the job that a block belongs to.
+struct BlockRegion {
+  uint32_t tag = 0;  // 0: outside of all regions
+  bool keep = true;  // false: its bytes are dropped at a pause, and undefined after the resume
+};
+
+// Who has paused a block, as bits of one byte. A job that pauses itself is refused when it names the block, since
+// nobody else would resume it; a job that was paused from outside waits.
+enum class PausedBy : uint8_t { kJob = 1, kOutside = 2 };
+
+// What is paused or resumed.
+struct PauseScope {
+  PausedBy by = PausedBy::kJob;
+  uint32_t tag = 0;  // blocks of that region; 0: all
+};
+
+// What a pause came to, in bytes of whole chunks.
+struct PauseStats {
+  uint64_t clean_bytes = 0;      // left without a copy: what is in host memory or on the disk was still the same
+  uint64_t host_bytes = 0;       // copied to host memory
+  uint64_t disk_bytes = 0;       // copied to the disk
+  uint64_t dropped_bytes = 0;    // of regions that do not keep them
+  uint64_t unused_bytes = 0;     // that no launch had named since they were handed out
+  uint64_t pinned_bytes = 0;     // stay: something may use them without naming them
+  uint64_t failed_bytes = 0;     // stay: they could not be copied
+  uint64_t released_bytes = 0;   // given back to the driver
+  uint64_t remaining_bytes = 0;  // of chunks that the device still has for the job
+  int64_t nanos = 0;
+  std::string failure;  // why some could not be copied
+
+  void Add(const PauseStats& other) {
+    clean_bytes += other.clean_bytes;
+    host_bytes += other.host_bytes;
+    disk_bytes += other.disk_bytes;
+    dropped_bytes += other.dropped_bytes;
+    unused_bytes += other.unused_bytes;
+    pinned_bytes += other.pinned_bytes;
+    failed_bytes += other.failed_bytes;
+    released_bytes += other.released_bytes;
+    remaining_bytes += other.remaining_bytes;
+    nanos = nanos < other.nanos ? other.nanos : nanos;
+    if (failure.empty()) failure = other.failure;
+  }
+};
+
+// What keeps launches while the job is paused from outside. The process has one, for all devices.
+class PauseGate {
+ public:
+  virtual ~PauseGate() = default;
+  // Waits until the job is resumed from outside. OK: the caller is to look again. An error: why the launch is to
+  // be refused instead. `name` is the launch, for people. Launching threads, without a lock.
+  virtual absl::Status AwaitResume(absl::FunctionRef<std::string()> name) = 0;
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_STATE_PAUSE_H_

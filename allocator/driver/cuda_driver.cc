@@ -64,10 +64,15 @@ CUresult ResultOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kResourceExhausted: return CUDA_ERROR_OUT_OF_MEMORY;
     case absl::StatusCode::kDeadlineExceeded: return CUDA_ERROR_TIMEOUT;
-    case absl::StatusCode::kFailedPrecondition: return CUDA_ERROR_ILLEGAL_STATE;
     case absl::StatusCode::kDataLoss: return CUDA_ERROR_OPERATING_SYSTEM;
     default: return CUDA_ERROR_UNKNOWN;
   }
+}
+
+absl::Status IllegalState(const std::string& words) {
+  absl::Status status = absl::FailedPreconditionError(words);
+  status.SetPayload(kResultPayload, absl::Cord(std::to_string(static_cast<int>(CUDA_ERROR_ILLEGAL_STATE))));
+  return status;
 }
 
 absl::Status WithWords(const absl::Status& status, const std::string& words) {

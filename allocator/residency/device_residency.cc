@@ -265,9 +265,9 @@ absl::Status DeviceResidency::StopEvicting() {
 
 absl::Status DeviceResidency::Pause(const PauseScope& scope, PauseStats* stats) {
   SPILLWAY_RETURN_IF_ERROR(core_->Serving());
-  if (core_->parts.audit != nullptr) return absl::FailedPreconditionError("nothing can be paused with SPILLWAY_AUDIT");
+  if (core_->parts.audit != nullptr) return IllegalState("nothing can be paused with SPILLWAY_AUDIT");
   if (launches_->open_captures() > 0)
-    return absl::FailedPreconditionError("nothing can be paused while a stream is captured");
+    return IllegalState("nothing can be paused while a stream is captured");
   ScopedContext context(core_->parts.driver, core_->parts.context);
   return components_->pauser->Pause(scope, stats);
 }

@@ -51,7 +51,7 @@ absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
     TableLock lock(core_->table);
     if (core_->stopped.load()) return core_->StopStatus();
     if (!core_->evict.load())
-      return absl::FailedPreconditionError("nothing can be paused: no block may leave the GPU in this job");
+      return IllegalState("nothing can be paused: no block may leave the GPU in this job");
     created_before = charges_->chunks(lock).created();
     SPILLWAY_RETURN_IF_ERROR(MarkLocked(&lock, scope, &run.leaving));
     if (scope.tag == 0 && scope.by == PausedBy::kOutside) all_by_outside_ = true;

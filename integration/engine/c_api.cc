@@ -58,6 +58,9 @@ int Guarded(Body body) {
 // Not refused: the caller does without us.
 int NotInitialised() { return CUDA_ERROR_NOT_INITIALIZED; }
 
+// The region of what the calling thread allocates.
+thread_local allocator::BlockRegion t_region;
+
 int Allocate(int device, size_t bytes, void* stream, void** pointer) {
   return Guarded([&] {
     Runtime* runtime = Runtime::Get();
@@ -66,7 +69,7 @@ int Allocate(int device, size_t bytes, void* stream, void** pointer) {
     if (bytes == 0 || pointer == nullptr) return WrongUse("no bytes, or no place for them");
     auto residency = runtime->Device(device);
     if (!residency.ok()) return Answer(residency.status());
-    auto address = (*residency)->Allocate(bytes, {static_cast<CUstream>(stream), false});
+    auto address = (*residency)->Allocate(bytes, {static_cast<CUstream>(stream), false}, t_region);
     if (!address.ok()) return Answer(runtime->Explain(device, address.status()));
     *pointer = reinterpret_cast<void*>(*address);
     return static_cast<int>(CUDA_SUCCESS);
@@ -274,6 +277,53 @@ int SetGpuMemory(int device, const char* size) {
   });
 }
 
+int SetRegion(const char* tag, int keep) {
+  return Guarded([&] {
+    Runtime* runtime = Runtime::Get();
+    if (runtime == nullptr || runtime->dead()) return NotInitialised();
+    t_region = {};
+    if (tag == nullptr) return static_cast<int>(CUDA_SUCCESS);
+    if (*tag == 0) return WrongUse("a region with an empty tag");
+    t_region = {runtime->pause()->TagOf(tag), keep != 0};
+    return static_cast<int>(CUDA_SUCCESS);
+  });
+}
+
+void HandOut(const allocator::PauseStats& from, const Figures& figures, spillway_pause_stats* stats) {
+  *stats = {};
+  stats->clean_bytes = from.clean_bytes;
+  stats->host_bytes = from.host_bytes;
+  stats->disk_bytes = from.disk_bytes;
+  stats->dropped_bytes = from.dropped_bytes;
+  stats->unused_bytes = from.unused_bytes;
+  stats->pinned_bytes = from.pinned_bytes;
+  stats->failed_bytes = from.failed_bytes;
+  stats->released_bytes = from.released_bytes;
+  stats->remaining_bytes = from.remaining_bytes;
+  for (const DeviceFigures& device : figures.devices) stats->other_bytes += device.stats.external_bytes;
+  stats->nanoseconds = static_cast<uint64_t>(from.nanos);
+  from.failure.copy(stats->failure, sizeof(stats->failure) - 1);
+}
+
+int Pause(const char* tag, spillway_pause_stats* stats) {
+  return Guarded([&] {
+    Runtime* runtime = Runtime::Get();
+    if (runtime == nullptr || runtime->dead()) return NotInitialised();
+    allocator::PauseStats found;
+    const absl::Status status = runtime->pause()->Pause(tag == nullptr ? "" : tag, &found);
+    if (status.ok() && stats != nullptr) HandOut(found, runtime->CurrentFigures(), stats);
+    return Answer(status);
+  });
+}
+
+int Resume(const char* tag, int wait) {
+  return Guarded([&] {
+    Runtime* runtime = Runtime::Get();
+    if (runtime == nullptr || runtime->dead()) return NotInitialised();
+    return Answer(runtime->pause()->Resume(tag == nullptr ? "" : tag, wait != 0));
+  });
+}
+
 constexpr spillway_api kApi = {
     SPILLWAY_API_VERSION,
     sizeof(spillway_api),
@@ -299,6 +349,9 @@ constexpr spillway_api kApi = {
     &MemoryFreed,
     &SetMemoryCap,
     &SetGpuMemory,
+    &SetRegion,
+    &Pause,
+    &Resume,
 };
 
 }  // namespace

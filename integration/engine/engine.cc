@@ -19,7 +19,7 @@
 #include "integration/engine/runtime.h"
 #include "integration/engine/spillway.h"
 #include "integration/engine/start_check.h"
-#include "integration/engine/status_signal.h"
+#include "integration/engine/request_signals.h"
 #include "integration/engine/torch_swap.h"
 #include "integration/preload/shim_abi.h"
 #include "integration/settings/environment.h"
@@ -111,9 +111,13 @@ int Open(const spillway_shim* shim) {
   if (!settings.Enabled())
     return 0;  // the preload asks before it opens us, but a key of PyTorch's variable may say so, too
   CheckStartOrStop(shim, settings, source);
-  if (settings.status == StatusLine::kSignal && !InstallStatusSignal()) {
+  if (settings.status == StatusLine::kSignal && !InstallRequestSignal(Request::kStatus)) {
     os::ReportLine("SIGUSR1 is in use by the job: no status line");
     settings.status = StatusLine::kOff;
+  }
+  if (settings.pause == PauseBy::kSignal && !InstallRequestSignal(Request::kPause)) {
+    os::ReportLine("SIGUSR2 is in use by the job: it does not pause");
+    settings.pause = PauseBy::kOff;
   }
   auto deny_list = ReadDenyLists(settings);
   if (!deny_list.ok())

@@ -138,7 +138,7 @@ void JobReports::OpenSocket() {
     socket_ = *std::move(opened);
   } else {
     os::Log(os::LogLevel::kInfo,
-            absl::StrCat("spillway top cannot ask this job: ", std::string(opened.status().message())));
+            absl::StrCat("spillway top, pause and resume do not reach this job: ", std::string(opened.status().message())));
   }
 }
 
@@ -149,8 +149,14 @@ std::string JobReports::AnswerTo(const std::string& question, Reporter* reporter
     answer["rank"] = settings_.ranks.rank;
     answer["figures"] = nlohmann::ordered_json::parse(MetricsJson(reporter->Collect()));
     answer["lines"] = os::LastLines();
+  } else if (question == "pause" || question == "resume") {
+    const absl::Status asked = from_.pause->Ask(question == "pause");
+    return asked.ok() ? from_.pause->StateJson() : nlohmann::json({{"error", asked.message()}}).dump();
+  } else if (question == "pause state") {
+    return from_.pause->StateJson();
   } else {
-    answer["error"] = absl::StrCat("Spillway ", SPILLWAY_VERSION_TEXT, " knows one question: status");
+    answer["error"] = absl::StrCat("Spillway ", SPILLWAY_VERSION_TEXT,
+                                   " knows the questions status, pause, resume and pause state");
   }
   return answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -162,6 +168,12 @@ void JobReports::Start() {
   options.metrics_file = settings_.metrics;
   options.local_rank = settings_.ranks.rank;
   options.status = settings_.status;
+  if (settings_.pause == PauseBy::kSignal) {
+    options.on_pause_signal = [pause = from_.pause] {
+      if (const absl::Status asked = pause->Toggle(); !asked.ok())
+        os::ReportLine(absl::StrCat("not paused: ", std::string(asked.message())));
+    };
+  }
   options.waits = from_.waits;
   options.advice = FactsForAdvice();
   options.writers = MakeWriters(origin);
@@ -228,6 +240,7 @@ Figures JobReports::CollectNow() const {
     figures.unknown_launches = hooks->unknown_launches.load();
   if (const std::string* const reason = from_.evictions->ended_by()) figures.evictions_ended = *reason;
   figures.newer_calls = from_.shim->newer_calls();
+  figures.pause = from_.pause->figures();
   figures.waits = from_.waits->Figures();
   figures.waits_now = from_.waits->Describe();
   return figures;

@@ -20,6 +20,7 @@
 #include "integration/engine/devices.h"
 #include "integration/engine/eviction_switch.h"
 #include "integration/engine/figures.h"
+#include "integration/engine/job_pause.h"
 #include "integration/engine/job_socket.h"
 #include "integration/engine/reporter.h"
 #include "integration/engine/run_report.h"
@@ -41,6 +42,7 @@ class JobReports : private RunSource {
     const Devices* devices;
     const EvictionSwitch* evictions;
     os::WaitList* waits;
+    JobPause* pause;
   };
   explicit JobReports(const Sources& from) : from_(from), settings_(*from.settings) {}
 

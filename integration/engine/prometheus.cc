@@ -153,6 +153,21 @@ void AddWriteBudget(const DiskFigures& disk, Writer* writer) {
   writer->Add("", absl::StrCat(disk.write_budget_left_bytes));
 }
 
+void AddPauses(const PauseFigures& pause, Writer* writer) {
+  if (pause.pauses == 0) return;
+  writer->Describe("spillway_pauses_total", "Pauses, by the job and from outside.");
+  writer->Add("", absl::StrCat(pause.pauses));
+  writer->Describe("spillway_paused_bytes_total", "Bytes that left the GPU in pauses, by how they left.");
+  writer->Add("way=\"clean\"", absl::StrCat(pause.clean_bytes));
+  writer->Add("way=\"host\"", absl::StrCat(pause.host_bytes));
+  writer->Add("way=\"disk\"", absl::StrCat(pause.disk_bytes));
+  writer->Add("way=\"dropped\"", absl::StrCat(pause.dropped_bytes));
+  writer->Describe("spillway_pausing_seconds_total", "Time until everything that was paused had left.");
+  writer->Add("", SecondsText(static_cast<double>(pause.pausing_nanos) / 1e9));
+  writer->Describe("spillway_paused_seconds_total", "Time for which the job was paused from outside.");
+  writer->Add("", SecondsText(static_cast<double>(pause.outside_nanos) / 1e9));
+}
+
 // Of the recurring iteration; where it is not known there is no sample.
 void AddIteration(const Figures& figures, Writer* writer) {
   const auto add = [&](const char* name, const char* help, auto value_of) {
@@ -198,6 +213,7 @@ std::string PrometheusText(const Figures& figures, const PrometheusLabels& label
   }
   AddDirectories(figures, &writer);
   AddWriteBudget(figures.disk, &writer);
+  AddPauses(figures.pause, &writer);
   AddIteration(figures, &writer);
   return writer.text();
 }

@@ -8,7 +8,7 @@
 #include <array>
 #include <utility>
 
-#include "integration/engine/status_signal.h"
+#include "integration/engine/request_signals.h"
 #include "io/os/log.h"
 #include "io/os/thread.h"
 
@@ -40,7 +40,7 @@ Reporter::Reporter(const Options& options, std::function<Figures()> collect)
       metrics_("SPILLWAY_METRICS", OutputFile::Expand(options.metrics_file, options.local_rank),
                Readers::kEveryone) {
   wake_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (options_.status == StatusLine::kSignal) SetStatusWake(wake_);
+  if (options_.status == StatusLine::kSignal || options_.on_pause_signal) SetRequestWake(wake_);
   absl::StatusOr<os::Thread> thread = os::StartThread("spillway-report", [this] { Loop(); });
   if (thread.ok()) {
     thread_ = *std::move(thread);
@@ -57,7 +57,8 @@ void Reporter::Loop() {
   while (!stop_.load()) {
     if (options_.waits != nullptr) options_.waits->Look();  // first: a wait may delay the rest
     const Figures figures = Collect();
-    if (options_.status == StatusLine::kSignal && TakeStatusRequest()) os::ReportLine(StatusText(figures));
+    if (options_.status == StatusLine::kSignal && TakeRequest(Request::kStatus)) os::ReportLine(StatusText(figures));
+    if (options_.on_pause_signal && TakeRequest(Request::kPause)) options_.on_pause_signal();
     if (std::chrono::steady_clock::now() >= next) {
       WriteFiles(figures, /*ended=*/false);
       next = std::chrono::steady_clock::now() + options_.every;
@@ -164,7 +165,7 @@ void Reporter::ReportTheEnd() {
 
 void Reporter::AbandonAfterFork() {
   stop_.store(true);
-  SetStatusWake(-1);
+  SetRequestWake(-1);
   if (wake_ >= 0) ::close(wake_);
 }
 

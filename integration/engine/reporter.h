@@ -46,7 +46,9 @@ class Reporter {
   struct Options {
     std::string metrics_file;  // empty: none; "%p" becomes the process number and "%r" the rank
     int local_rank = 0;
-    StatusLine status = StatusLine::kOff;     // kSignal: InstallStatusSignal has been called
+    // With these two the handler of the signal has been installed (request_signals.h).
+    StatusLine status = StatusLine::kOff;
+    std::function<void()> on_pause_signal = nullptr;  // null: SIGUSR2 is none of ours
     std::chrono::milliseconds first{1'000};   // before the metrics file is written for the first time
     std::chrono::milliseconds every{10'000};  // between two writings of it
     std::chrono::milliseconds look{1'000};    // between two looks at the figures

@@ -47,7 +47,8 @@ Runtime::Runtime(const spillway_shim* shim, Settings settings,
       waits_(os::Clock::System(), nullptr, settings_.wait_limit),
       tiers_(&settings_, driver_.get(), &waits_),
       evictions_(shim, &settings_, &devices_, std::move(missing_hooks)),
-      reports_({shim, &settings_, driver_.get(), &tiers_, &devices_, &evictions_, &waits_}),
+      pause_(&devices_, &waits_),
+      reports_({shim, &settings_, driver_.get(), &tiers_, &devices_, &evictions_, &waits_, &pause_}),
       audit_(settings_, std::move(deny_list), GetHookState()) {
   const os::MutexLock lock(&mu_);
   caps_.fill(UINT64_MAX);
@@ -193,6 +194,7 @@ allocator::ResidencyParts Runtime::PartsOf(CUcontext context) {
   parts.name_of_launch = [](uint64_t tag) { return NameOfTag(&GetHookState()->functions, tag); };
   parts.hash_code = &hash_code_;
   parts.refusals = &refusals_;
+  parts.pause_gate = &pause_;
   return parts;
 }
 
@@ -347,6 +349,7 @@ void Runtime::Shutdown() {
       for (const ServedDevice* const served : kept) served->residency->Shutdown();
     });
   }
+  pause_.Stop();
   tiers_.Shutdown(late ? kDiskEndWhenLate : kDiskEnd);
   reports_.Finish(begin + kWholeEnd);
   if (started_ && !audit_.Summary().empty()) os::ReportLine(audit_.Summary());
@@ -359,6 +362,7 @@ void Runtime::AbandonAfterFork() {
   // No lock: another thread of the parent may have held it. What was being built at the fork is not
   // reached, and its descriptors live in this child until it ends (docs/limits.md); so do the other copies.
   devices_.ForEach([](const ServedDevice& served) { served.residency->AbandonAfterFork(); });
+  pause_.AbandonAfterFork();
   tiers_.AbandonAfterFork();
   reports_.AbandonAfterFork();
 }

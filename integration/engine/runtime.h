@@ -26,6 +26,7 @@
 #include "integration/engine/devices.h"
 #include "integration/engine/eviction_switch.h"
 #include "integration/engine/figures.h"
+#include "integration/engine/job_pause.h"
 #include "integration/engine/job_reports.h"
 #include "integration/engine/sizing.h"
 #include "integration/engine/tiers.h"
@@ -73,6 +74,8 @@ class Runtime {
   // kInvalidArgument for other words and for more than the device had for the job, kResourceExhausted where blocks
   // must stay that need more. Blocks are still leaving when it returns.
   absl::Status SetGpuMemory(int device, const std::string& size);
+  // Pauses and resumes the job, on all devices in service.
+  JobPause* pause() { return &pause_; }
   // Bytes of the device's memory, used or not. Asks the driver, which must have been initialised.
   absl::StatusOr<uint64_t> DeviceBytes(int device) const;
 
@@ -128,6 +131,7 @@ class Runtime {
   Devices devices_;
   Tiers tiers_;
   EvictionSwitch evictions_;
+  JobPause pause_;
   JobReports reports_;
   AuditSetup audit_;
   std::unique_ptr<BlockTrust> trust_;  // SPILLWAY_TRUST=strict, else null

@@ -31,6 +31,22 @@ typedef struct spillway_device_stats {
   uint64_t fetched_bytes;
 } spillway_device_stats;
 
+/* What a pause came to: bytes of whole chunks, by how they left the GPU and why they did not. */
+typedef struct spillway_pause_stats {
+  uint64_t clean_bytes;     /* left without a copy: the one in host memory or on the disk was still the same */
+  uint64_t host_bytes;      /* copied to host memory */
+  uint64_t disk_bytes;      /* copied to the disk */
+  uint64_t dropped_bytes;   /* of regions that do not keep them */
+  uint64_t unused_bytes;    /* never used since their allocation */
+  uint64_t pinned_bytes;    /* stay: something may use them without naming them (graphs, IPC) */
+  uint64_t failed_bytes;    /* stay: they could not be copied */
+  uint64_t released_bytes;  /* given back to the driver */
+  uint64_t remaining_bytes; /* that Spillway still has on the devices */
+  uint64_t other_bytes;     /* of the job's other allocations, as far as they are known: they remain */
+  uint64_t nanoseconds;
+  char failure[256]; /* why some could not be copied */
+} spillway_pause_stats;
+
 typedef struct spillway_api {
   uint32_t version; /* SPILLWAY_API_VERSION */
   uint32_t size;    /* sizeof(spillway_api) of the engine */
@@ -93,6 +109,16 @@ typedef struct spillway_api {
    * changes, CUDA_ERROR_INVALID_VALUE for other words and for more than the device had for the job,
    * CUDA_ERROR_OUT_OF_MEMORY where blocks must stay that need more. Blocks are still leaving when it returns. */
   int (*set_gpu_memory)(int device, const char* size);
+  /* What this thread allocates from now on belongs to the region `tag`; null: to none. keep = 0: its bytes are dropped
+   * at a pause, and are undefined after the resume. */
+  int (*set_region)(const char* tag, int keep);
+  /* The blocks of the region, or all with null, leave the GPU on all devices, and keep their addresses. Waits until they
+   * have. Until the resume a launch or a copy that names one is refused with CUDA_ERROR_ILLEGAL_STATE (401). 1: no
+   * region has had the tag; 2: host memory and disk have no place; 401: not now (a capture, an audit); nothing is
+   * paused then. Blocks may stay: `stats`, which may be null, says which. */
+  int (*pause)(const char* tag, spillway_pause_stats* stats);
+  /* They may be named again, and come back in the order in which they are needed; with wait != 0 before this returns. */
+  int (*resume)(const char* tag, int wait);
 } spillway_api;
 
 /* The engine's exported symbols that are not the preload's. Never returns null. */

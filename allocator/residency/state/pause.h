@@ -41,7 +41,7 @@ struct PauseStats {
   uint64_t released_bytes = 0;   // given back to the driver
   uint64_t remaining_bytes = 0;  // of chunks that the device still has for the job
   int64_t nanos = 0;
-  std::string failure;  // why some could not be copied
+  std::string failure{};         // why some could not be copied
 
   void Add(const PauseStats& other) {
     clean_bytes += other.clean_bytes;

@@ -46,7 +46,7 @@ absl::Status ClaimQueue::AwaitResume(const AccessSet& set, Name name) const {
     if (by == 0) return absl::OkStatus();
     if (core_->stopped.load()) return core_->StopStatus();
     if ((by & static_cast<uint8_t>(PausedBy::kOutside)) == 0 || core_->parts.pause_gate == nullptr) {
-      return absl::FailedPreconditionError(
+      return IllegalState(
           name() + " names memory that spillway.pause() has paused. To do: call spillway.resume() before");
     }
     SPILLWAY_RETURN_IF_ERROR(core_->parts.pause_gate->AwaitResume(name));

@@ -1,5 +1,7 @@
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 __version__: str
@@ -14,6 +16,24 @@ def library() -> str: ...
 def stats() -> dict[str, Any]: ...
 def last_error() -> str: ...
 def set_gpu_memory(size: str | int | None, device: int | None = None) -> None: ...
+@dataclass(frozen=True)
+class PauseResult:
+    clean_bytes: int
+    host_bytes: int
+    disk_bytes: int
+    dropped_bytes: int
+    unused_bytes: int
+    pinned_bytes: int
+    failed_bytes: int
+    released_bytes: int
+    remaining_bytes: int
+    other_bytes: int
+    seconds: float
+    failure: str
+
+def pause(tag: str | None = None) -> PauseResult: ...
+def resume(tag: str | None = None, wait: bool = False) -> None: ...
+def region(tag: str, keep: bool = True) -> AbstractContextManager[None]: ...
 def enable(
     *,
     gpu_memory: _Value = None,
@@ -30,6 +50,7 @@ def enable(
     prometheus: _Value = None,
     status: _Value = None,
     socket: _Value = None,
+    pause: _Value = None,
     log: _Value = None,
     require: _Value = None,
     cuda_driver: _Value = None,

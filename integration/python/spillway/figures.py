@@ -32,6 +32,9 @@ class _Api(ctypes.Structure):
         ("last_refusal", _TEXT),
         ("more", ctypes.c_void_p * 8),  # reserved_bytes .. set_memory_cap
         ("set_gpu_memory", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p)),
+        ("set_region", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int)),
+        ("pause", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)),
+        ("resume", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int)),
     ]
 
 
@@ -47,7 +50,8 @@ def _engine_path():
     )
 
 
-def _api():
+def api():
+    """The C table of this process's engine; NotActiveError where there is none of this version."""
     try:
         engine = ctypes.CDLL(_engine_path(), mode=os.RTLD_NOLOAD | os.RTLD_LOCAL | os.RTLD_NOW)
         find = engine.spillway_engine_api
@@ -74,14 +78,21 @@ def _text(function):
         size = needed.value + 1024  # the figures may have grown by a digit meanwhile
 
 
+def error_of(table, result):
+    """The exception for a call of the table that was refused, with its words."""
+    words = (table.last_error() or b"").decode("utf-8", "replace")
+    errors = {1: ValueError, 2: MemoryError, 401: RuntimeError}  # CUDA_ERROR_INVALID_VALUE, _OUT_OF_MEMORY, _ILLEGAL_STATE
+    return errors.get(result, NotActiveError)(words or "Spillway does not run in this process")
+
+
 def stats():
     """The figures of now as a dict: those of SPILLWAY_METRICS (docs/metrics.md). NotActiveError where there are none."""
-    return json.loads(_text(_api().stats_json))
+    return json.loads(_text(api().stats_json))
 
 
 def last_error():
     """Why Spillway last refused an allocation, a launch or a copy in this process, on any thread; "" when it never did."""
-    return _text(_api().last_refusal)
+    return _text(api().last_refusal)
 
 
 def set_gpu_memory(size, device=None):
@@ -95,10 +106,8 @@ def set_gpu_memory(size, device=None):
         import torch  # a job of PyTorch's has it already
 
         device = torch.cuda.current_device()
-    api = _api()
-    result = api.set_gpu_memory(device, b"none" if size is None else str(size).encode())
+    table = api()
+    result = table.set_gpu_memory(device, b"none" if size is None else str(size).encode())
     if result == 0:
         return
-    words = (api.last_error() or b"").decode("utf-8", "replace")
-    errors = {1: ValueError, 2: MemoryError}  # CUDA_ERROR_INVALID_VALUE, _OUT_OF_MEMORY
-    raise errors.get(result, NotActiveError)(words or "Spillway does not run in this process")
+    raise error_of(table, result)

@@ -328,7 +328,7 @@ TEST(PauserTest, FromOutsideNewBlocksWaitToo) {
 
 TEST(PauserTest, TheGateMayRefuseALaunchThatWaits) {
   Gate gate;
-  gate.answer = absl::FailedPreconditionError("a signal came");
+  gate.answer = IllegalState("a signal came");
   gate.Open();
   CoreSetup setup = WithHost();
   setup.pause_gate = &gate;

@@ -50,6 +50,19 @@ TEST(MetricsJsonTest, HasTheKeysThatReadersRelyOn) {
   }
 }
 
+TEST(MetricsJsonTest, PausesAreThereOnceThereWasOne) {
+  Figures figures = TwoDevices();
+  EXPECT_FALSE(nlohmann::json::parse(MetricsJson(figures)).contains("pause"));
+  figures.pause.Add({.clean_bytes = 100, .disk_bytes = 200, .nanos = 1'500'000'000});
+  figures.pause.Add({.host_bytes = 300});
+  const auto pause = nlohmann::json::parse(MetricsJson(figures))["pause"];
+  EXPECT_EQ(pause["pauses"], 2);
+  EXPECT_EQ(pause["clean_bytes"], 100);
+  EXPECT_EQ(pause["host_bytes"], 300);
+  EXPECT_EQ(pause["disk_bytes"], 200);
+  EXPECT_EQ(pause["pausing_seconds"], 1.5);
+}
+
 TEST(MetricsJsonTest, TheWriteBudgetIsThereWhereThereIsOne) {
   Figures figures = TwoDevices();
   EXPECT_FALSE(nlohmann::json::parse(MetricsJson(figures)).contains("write_budget_bytes"));
@@ -143,6 +156,7 @@ TEST(MetricsPageTest, NamesEachKey) {
   figures.devices[0].steady = {10, 4, 186, {1, 2, 3}, {}};
   figures.devices[0].stats.disk_in_rate = 1e9;
   figures.disk.write_budget_bytes = 1;
+  figures.pause.pauses = 1;
   figures.devices[0].stats.link_measurements = 1;
   std::set<std::string> written;
   const std::function<void(const nlohmann::json&)> collect = [&](const nlohmann::json& json) {

@@ -56,6 +56,19 @@ TEST(PrometheusTest, TheWriteBudgetIsThereWhereThereIsOne) {
   EXPECT_THAT(text, HasSubstr("\nspillway_write_budget_left_bytes{rank=\"3\",pid=\"42\"} 300\n"));
 }
 
+TEST(PrometheusTest, PausesAreThereOnceThereWasOne) {
+  Figures figures = TwoDevices();
+  EXPECT_THAT(PrometheusText(figures, kLabels), Not(HasSubstr("pause")));
+  figures.pause.Add({.clean_bytes = 100, .host_bytes = 200, .dropped_bytes = 50, .nanos = 1'500'000'000});
+  figures.pause.outside_nanos = 2'000'000'000;
+  const std::string text = PrometheusText(figures, kLabels);
+  EXPECT_THAT(text, HasSubstr("\nspillway_pauses_total{rank=\"3\",pid=\"42\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("\nspillway_paused_bytes_total{way=\"host\",rank=\"3\",pid=\"42\"} 200\n"));
+  EXPECT_THAT(text, HasSubstr("\nspillway_paused_bytes_total{way=\"dropped\",rank=\"3\",pid=\"42\"} 50\n"));
+  EXPECT_THAT(text, HasSubstr("\nspillway_pausing_seconds_total{rank=\"3\",pid=\"42\"} 1.5\n"));
+  EXPECT_THAT(text, HasSubstr("\nspillway_paused_seconds_total{rank=\"3\",pid=\"42\"} 2\n"));
+}
+
 TEST(PrometheusTest, DirectoriesHaveTheirOwnSamples) {
   Figures figures = TwoDevices();
   io::DirectoryStats directory;

@@ -1,0 +1,279 @@
+#include "integration/engine/job_pause.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "allocator/driver/cuda_driver.h"
+#include "integration/engine/python_lock.h"
+#include "integration/engine/request_signals.h"
+#include "io/os/bytes_text.h"
+#include "io/os/clock.h"
+#include "io/os/errno.h"
+#include "io/os/log.h"
+
+namespace spillway::integration {
+namespace {
+
+using allocator::PausedBy;
+using allocator::PauseScope;
+using allocator::PauseStats;
+
+constexpr PauseScope kFromOutside = {PausedBy::kOutside, 0};
+constexpr auto kEnd = std::chrono::milliseconds(100);
+// A capture that is under way ends within moments; so long who asks from outside is patient.
+constexpr int64_t kCaptureNanos = 10'000'000'000;
+constexpr auto kTryAgain = std::chrono::milliseconds(10);
+
+uint64_t LeftBytes(const PauseStats& stats) {
+  return stats.clean_bytes + stats.host_bytes + stats.disk_bytes + stats.dropped_bytes + stats.unused_bytes;
+}
+
+std::string Words(const PauseStats& stats) {
+  std::string text = absl::StrCat("paused: ", os::BytesText(LeftBytes(stats)), " left the GPU");
+  if (stats.pinned_bytes > 0) absl::StrAppend(&text, ", ", os::BytesText(stats.pinned_bytes), " must stay");
+  if (stats.failed_bytes > 0) {
+    absl::StrAppend(&text, ", ", os::BytesText(stats.failed_bytes), " could not be copied (", stats.failure, ")");
+  }
+  return absl::StrCat(text, "; launches wait until `spillway resume ", ::getpid(), "`");
+}
+
+}  // namespace
+
+JobPause::JobPause(const Devices* devices, os::WaitList* waits)
+    : devices_(devices), waits_(waits), resumed_(::eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+
+JobPause::~JobPause() {
+  Stop();
+  if (resumed_ >= 0) ::close(resumed_);
+}
+
+// ---- By the job.
+
+uint32_t JobPause::TagOf(const std::string& tag) {
+  const os::MutexLock lock(&mu_);
+  return tags_.try_emplace(tag, static_cast<uint32_t>(tags_.size()) + 1).first->second;
+}
+
+absl::StatusOr<PauseScope> JobPause::ScopeOf(const std::string& tag) const {
+  PauseScope scope;
+  if (tag.empty()) return scope;
+  const os::MutexLock lock(&mu_);
+  const auto found = tags_.find(tag);
+  if (found == tags_.end()) {
+    const auto name = [](std::string* out, const auto& entry) { absl::StrAppend(out, "'", entry.first, "'"); };
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no spillway.region() has had the tag '", tag, "'",
+        tags_.empty() ? "" : absl::StrCat("; known: ", absl::StrJoin(tags_, ", ", name))));
+  }
+  scope.tag = found->second;
+  return scope;
+}
+
+absl::Status JobPause::Pause(const std::string& tag, PauseStats* stats) {
+  SPILLWAY_ASSIGN_OR_RETURN(const PauseScope scope, ScopeOf(tag));
+  SPILLWAY_RETURN_IF_ERROR(PauseDevices(scope, stats));
+  const os::MutexLock lock(&mu_);
+  figures_.Add(*stats);
+  return absl::OkStatus();
+}
+
+absl::Status JobPause::Resume(const std::string& tag, bool wait) {
+  SPILLWAY_ASSIGN_OR_RETURN(const PauseScope scope, ScopeOf(tag));
+  return ResumeDevices(scope, wait);
+}
+
+// One device after the other: they share host memory, drives, and often the link.
+absl::Status JobPause::PauseDevices(const PauseScope& scope, PauseStats* stats) {
+  absl::Status status;
+  devices_->ForEach([&](const ServedDevice& served) {
+    if (status.ok()) status = served.residency->Pause(scope, stats);
+  });
+  if (!status.ok()) ResumeDevices(scope, /*wait=*/false).IgnoreError();  // the first error counts
+  return status;
+}
+
+absl::Status JobPause::ResumeDevices(const PauseScope& scope, bool wait) {
+  absl::Status status;
+  // All begin to come back before the first is waited for.
+  for (const bool waits : {false, true}) {
+    if (waits && !wait) break;
+    devices_->ForEach([&](const ServedDevice& served) {
+      absl::Status resumed = served.residency->Resume(scope, waits);
+      if (status.ok()) status = std::move(resumed);
+    });
+  }
+  return status;
+}
+
+// ---- From outside.
+
+absl::Status JobPause::Ask(bool pause) {
+  bool pausing;
+  {
+    const os::MutexLock lock(&mu_);
+    if (stop_) return absl::FailedPreconditionError("the job is ending");
+    if (!started_) {
+      SPILLWAY_RETURN_IF_ERROR(thread_.Start("spill-pause", [this] { Loop(); }));
+      started_ = true;
+    }
+    wanted_ = pause;
+    error_.clear();
+    pausing = state_ == State::kPausing;
+    changed_.NotifyAll();
+  }
+  // A pause under way does not wait for blocks that are resumed.
+  return pausing && !pause ? ResumeDevices(kFromOutside, /*wait=*/false) : absl::OkStatus();
+}
+
+absl::Status JobPause::Toggle() {
+  bool wanted;
+  {
+    const os::MutexLock lock(&mu_);
+    wanted = wanted_;
+  }
+  return Ask(!wanted);
+}
+
+void JobPause::Loop() {
+  for (;;) {
+    bool pause;
+    {
+      os::MutexLock lock(&mu_);
+      while (!stop_ && wanted_ == (state_ == State::kPaused)) changed_.Wait(&mu_);
+      if (stop_) return;
+      pause = wanted_;
+      state_ = pause ? State::kPausing : State::kResuming;
+      if (pause) {
+        holds_ = true;
+        uint64_t drained;
+        if (resumed_ >= 0 && ::read(resumed_, &drained, sizeof(drained)) < 0) drained = 0;  // it was not readable
+      }
+    }
+    pause ? PauseFromOutside() : ResumeFromOutside();
+  }
+}
+
+void JobPause::PauseFromOutside() {
+  PauseStats stats;
+  const int64_t began = os::Clock::System()->NowNanos();
+  absl::Status status;
+  for (;;) {
+    stats = PauseStats();
+    status = PauseDevices(kFromOutside, &stats);
+    const bool captures = allocator::ResultOf(status) == CUDA_ERROR_ILLEGAL_STATE;
+    if (!captures || os::Clock::System()->NowNanos() - began > kCaptureNanos) break;
+    os::SleepFor(kTryAgain);
+    const os::MutexLock lock(&mu_);
+    if (!wanted_ || stop_) break;
+  }
+  {
+    const os::MutexLock lock(&mu_);
+    last_ = stats;
+    if (status.ok()) {
+      state_ = State::kPaused;
+      paused_since_ = began;
+      figures_.Add(stats);
+    } else {
+      state_ = State::kRunning;
+      wanted_ = false;
+      error_ = std::string(status.message());
+      LetLaunchesGo();
+    }
+  }
+  os::ReportLine(status.ok() ? Words(stats) : absl::StrCat("not paused: ", std::string(status.message())));
+}
+
+void JobPause::ResumeFromOutside() {
+  ResumeDevices(kFromOutside, /*wait=*/false).IgnoreError();  // what fails without a wait is the device's error
+  {
+    const os::MutexLock lock(&mu_);
+    state_ = State::kRunning;
+    figures_.outside_nanos += static_cast<uint64_t>(os::Clock::System()->NowNanos() - paused_since_);
+    LetLaunchesGo();
+  }
+  os::ReportLine("resumed");
+}
+
+void JobPause::LetLaunchesGo() {
+  holds_ = false;
+  const uint64_t one = 1;
+  if (resumed_ >= 0 && ::write(resumed_, &one, sizeof(one)) < 0) return;  // it is readable already
+}
+
+std::string JobPause::StateJson() const {
+  static constexpr const char* kNames[] = {"running", "pausing", "paused", "resuming"};
+  const os::MutexLock lock(&mu_);
+  nlohmann::ordered_json state;
+  const bool about_to = started_ && error_.empty() && wanted_ != (state_ == State::kPaused);
+  state["state"] = about_to ? (wanted_ ? "pausing" : "resuming") : kNames[static_cast<int>(state_)];
+  if (!error_.empty()) state["error"] = error_;
+  state["clean_bytes"] = last_.clean_bytes;
+  state["host_bytes"] = last_.host_bytes;
+  state["disk_bytes"] = last_.disk_bytes;
+  state["dropped_bytes"] = last_.dropped_bytes;
+  state["unused_bytes"] = last_.unused_bytes;
+  state["pinned_bytes"] = last_.pinned_bytes;
+  state["failed_bytes"] = last_.failed_bytes;
+  state["released_bytes"] = last_.released_bytes;
+  state["remaining_bytes"] = last_.remaining_bytes;
+  state["seconds"] = static_cast<double>(last_.nanos) / 1e9;
+  if (!last_.failure.empty()) state["failure"] = last_.failure;
+  return state.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+PauseFigures JobPause::figures() const {
+  const os::MutexLock lock(&mu_);
+  PauseFigures figures = figures_;
+  figures.paused_now = state_ == State::kPaused;
+  if (figures.paused_now)
+    figures.outside_nanos += static_cast<uint64_t>(os::Clock::System()->NowNanos() - paused_since_);
+  return figures;
+}
+
+absl::Status JobPause::AwaitResume(absl::FunctionRef<std::string()> name) {
+  const os::Wait wait(waits_, os::WaitKind::kPause, absl::StrCat(name(), ": the job is paused from outside"));
+  const PythonLock others_go_on;
+  const bool main_thread = ::getpid() == ::gettid();
+  for (;;) {
+    {
+      const os::MutexLock lock(&mu_);
+      if (!holds_ || stop_) return absl::OkStatus();
+    }
+    pollfd resumed = {resumed_, POLLIN, 0};
+    const uint64_t ours = RequestSignals();
+    const int result = ::poll(&resumed, 1, resumed_ >= 0 ? 1000 : 100);
+    // Python runs its handlers on the main thread between two of its instructions, so this one has to get there.
+    if (result < 0 && errno == EINTR && main_thread && RequestSignals() == ours)
+      return allocator::IllegalState(
+          absl::StrCat(name(), " waited for the end of a pause, and a signal came: it is refused so that the job can "
+                               "handle the signal"));
+  }
+}
+
+// ---- The end.
+
+void JobPause::Stop() {
+  {
+    const os::MutexLock lock(&mu_);
+    if (stop_) return;
+    stop_ = true;
+    LetLaunchesGo();
+    changed_.NotifyAll();
+  }
+  thread_.JoinFor(kEnd);  // one that moves blocks ends with the device
+}
+
+void JobPause::AbandonAfterFork() {
+  thread_.Abandon();
+  if (resumed_ >= 0) ::close(resumed_);
+}
+
+}  // namespace spillway::integration

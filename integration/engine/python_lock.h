@@ -1,0 +1,27 @@
+// PythonLock: lets go of Python's lock (the GIL) while a thread of the job waits for long inside a launch, so that the
+// process's other Python threads go on. Python is looked up in the process; without one, or on a thread that does not
+// have the lock, nothing is done. Any thread; a handle belongs to one.
+
+#ifndef SPILLWAY_INTEGRATION_ENGINE_PYTHON_LOCK_H_
+#define SPILLWAY_INTEGRATION_ENGINE_PYTHON_LOCK_H_
+
+namespace spillway::integration {
+
+class PythonLock {
+ public:
+  // Lets go of the lock if this thread has it.
+  PythonLock();
+  // Takes it again; waits for it.
+  ~PythonLock();
+  PythonLock(const PythonLock&) = delete;
+  PythonLock& operator=(const PythonLock&) = delete;
+
+  bool let_go() const { return state_ != nullptr; }
+
+ private:
+  void* state_ = nullptr;  // Python's state of this thread
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_ENGINE_PYTHON_LOCK_H_

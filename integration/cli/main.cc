@@ -19,6 +19,7 @@
 #include "integration/cli/describe.h"
 #include "integration/cli/doctor/doctor.h"
 #include "integration/cli/estimate.h"
+#include "integration/cli/pause.h"
 #include "integration/cli/report.h"
 #include "integration/cli/run.h"
 #include "integration/cli/simulate.h"
@@ -93,6 +94,8 @@ class Program {
     if (estimate_->parsed()) return RunEstimate(estimation_);
     if (report_->parsed()) return Report(reporting_);
     if (top_->parsed()) return Top(watching_);
+    if (pause_->parsed()) return PauseJobs(pausing_);
+    if (resume_->parsed()) return ResumeJobs(resuming_);
     return describe_->parsed() ? Describe(app_, description_) : kWrongUse;
   }
 
@@ -105,6 +108,8 @@ class Program {
   EstimateOptions estimation_;
   ReportOptions reporting_;
   TopOptions watching_;
+  PauseOptions pausing_;
+  PauseOptions resuming_;
   DescribeOptions description_;
   // In the order of the help.
   CLI::App* const run_ = AddRun(&app_, &running_);
@@ -115,6 +120,8 @@ class Program {
   CLI::App* const estimate_ = AddEstimate(&app_, &estimation_);
   CLI::App* const report_ = AddReport(&app_, &reporting_);
   CLI::App* const top_ = AddTop(&app_, &watching_);
+  CLI::App* const pause_ = AddPause(&app_, &pausing_);
+  CLI::App* const resume_ = AddResume(&app_, &resuming_);
   CLI::App* const describe_ = AddDescribe(&app_, &description_);
 };
 

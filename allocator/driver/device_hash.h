@@ -41,6 +41,8 @@ class PtxHashCode : public HashCode {
 
 class DeviceHash {
  public:
+  static constexpr int kPlaces = 64;  // hashes under way at a time
+
   // One hash that was enqueued. Take or Drop ends it, once the device has completed it.
   struct Request {
     int place = -1;
@@ -67,7 +69,6 @@ class DeviceHash {
   CUstream stream() const { return stream_; }
 
  private:
-  static constexpr int kPlaces = 64;
   static constexpr uint64_t kPlaceBytes = content_hash::kMostBlocks * sizeof(ContentHash);
 
   explicit DeviceHash(const CudaDriver* driver) : driver_(driver) {}

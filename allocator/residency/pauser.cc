@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "allocator/memory/test_points.h"
+#include "allocator/driver/device_hash.h"
 #include "allocator/residency/transfer/mapping.h"
 #include "io/os/bytes_text.h"
 #include "io/os/clock.h"
@@ -18,6 +18,9 @@ constexpr uint8_t kMostCopyFailures = 3;
 constexpr int64_t kMostFailingNanos = 10'000'000'000;
 // Copies from host memory that are enqueued at once: what a fast link moves while the device's thread sleeps.
 constexpr uint64_t kBytesUnderWay = 64 << 20;
+// Evictions under way: what is hashed beside its copy is not copied again at the next pause, and the hash has so many
+// places for all who ask.
+constexpr size_t kMaxLeaving = DeviceHash::kPlaces * 3 / 4;
 constexpr int64_t kAgainNanos = 10'000'000;
 
 template <typename Visitor>
@@ -121,6 +124,8 @@ absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, std::v
 bool Pauser::StartLeavingLocked(const TableLock& lock) {
   const int64_t now = os::Clock::System()->NowNanos();
   std::vector<Block*> victims;
+  const size_t leaving = core_->table.CountLocked(lock, BlockState::kEvicting);
+  const size_t most = kMaxLeaving - std::min(leaving, kMaxLeaving);
   bool ended = false;
   for (Run* run : runs_) {
     if (run->leaving.empty()) continue;
@@ -128,6 +133,7 @@ bool Pauser::StartLeavingLocked(const TableLock& lock) {
     ended |= run->leaving.empty();
     for (const Entry& entry : run->leaving) {
       Block* const block = entry.block;
+      if (victims.size() >= most) break;
       if (block->state != BlockState::kResident || block->pins > 0 || block->eviction.job != nullptr) continue;
       if (block->memory.mapping || (block->eviction.failures > 0 && now < block->eviction.again_at)) continue;
       if (!block->pause.region.keep) {

@@ -27,9 +27,6 @@ bool Overlaps(uint64_t start, uint64_t size, uint64_t other, uint64_t other_size
   return start < other + other_size && other < start + size;
 }
 
-constexpr uint64_t kSampleEvery = 64 << 10;  // of a sampled copy: its first bytes
-constexpr uint64_t kSampleBytes = 64;
-
 void MoveBytes(const CopyShape& shape, bool sample = false) {
   if (sample && shape.height == 1 && shape.width > kSampleEvery) {
     for (uint64_t at = 0; at + kSampleBytes <= shape.width; at += kSampleEvery) {

@@ -11,6 +11,10 @@
 
 namespace simcuda {
 
+// Of each so many bytes of a large copy the first few are moved, where samples are enough (SIMCUDA_COPY_BYTES).
+constexpr uint64_t kSampleEvery = 64 << 10;
+constexpr uint64_t kSampleBytes = 64;
+
 // `height` rows of `width` bytes; a linear copy has one row.
 struct CopyShape {
   uint64_t destination = 0;

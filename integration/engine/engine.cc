@@ -59,6 +59,8 @@ SettingSource SourceOf(const spillway_shim* shim) {
   SettingSource source;
   source.value = shim->setting;
   source.described = shim->setting_source;
+  source.limit = shim->limit;
+  source.limit_described = shim->limit_source;
   source.variables = EnvironmentNames();
   return source;
 }

@@ -122,6 +122,7 @@ absl::StatusOr<DoctorFacts> Gather(const DoctorOptions& options) {
   const SettingSource source = SourceOf(facts.given, options.settings);
   SPILLWAY_ASSIGN_OR_RETURN(const Settings settings, ReadSettings(source, &facts.warnings));
   facts.given.off = !settings.Enabled();
+  facts.origins = OriginsOf(source);
   facts.ranks = settings.ranks;
   facts.installation_only = options.installation;
   facts.installation = LookAtInstallation(options.library_directory);

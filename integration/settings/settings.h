@@ -19,6 +19,7 @@
 #include "integration/settings/node_ranks.h"
 #include "integration/settings/setting_types.h"
 #include "io/os/log.h"
+#include "io/os/log_file.h"
 
 namespace spillway::integration {
 

@@ -17,6 +17,7 @@
 #include "integration/engine/drives.h"
 #include "integration/engine/iteration_trace.h"
 #include "integration/engine/job_identity.h"
+#include "integration/engine/job_log.h"
 #include "integration/engine/job_words.h"
 #include "integration/engine/machine.h"
 #include "integration/engine/output_file.h"
@@ -175,6 +176,11 @@ void JobReports::Start() {
   options.waits = from_.waits;
   options.advice = FactsForAdvice();
   options.writers = MakeWriters(origin);
+  if (settings_.log >= os::LogLevel::kInfo) {
+    options.after_look = [log = std::make_shared<JobLog>()](const Figures& figures) {
+      for (const JobLog::Line& line : log->Look(figures)) os::Log(line.level, line.text);
+    };
+  }
   if (settings_.socket) OpenSocket();
   if (socket_ != nullptr) {
     options.visitors = socket_->fd();

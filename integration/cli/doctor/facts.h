@@ -154,10 +154,11 @@ struct DoctorFacts {
   uint64_t rated_writes = 0;  // bytes that an SSD bears, by its maker (--ssd-writes); 0: not known
   NodeRanks ranks;
   GivenSettings given;
-  std::vector<SettingOrigin> origins;  // of given
-  std::vector<FileProblem> files;      // settings whose file cannot be used as it must be
-  std::string refusal;                 // why a job with these settings would be refused at its start
-  std::vector<std::string> warnings;   // what it would say and go on
+  std::vector<SettingOrigin> origins;                     // of given
+  std::optional<Size> most_gpu_memory, most_host_memory;  // limits of the operator
+  std::vector<FileProblem> files;                         // settings whose file cannot be used as it must be
+  std::string refusal;                // why a job with these settings would be refused at its start
+  std::vector<std::string> warnings;  // what it would say and go on
 };
 
 }  // namespace spillway::integration

@@ -1,14 +1,20 @@
 #include "integration/cli/describe.h"
 
 #include <cstdio>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "integration/cli/common/exit_status.h"
+#include "integration/cli/doctor/given_settings.h"
+#include "integration/settings/settings.h"
+#include "io/os/errno.h"
 
 namespace spillway::integration {
 namespace {
@@ -155,20 +161,41 @@ std::string DescriptionOf(const CLI::App& app, const std::string& form) {
   return form == "man" ? Man(app) : "";
 }
 
+// What is set in this shell, and who says so: as a job that starts here would find it.
+absl::StatusOr<std::string> SettingsText() {
+  const std::map<std::string, std::string> no_options;
+  const GivenSettings given = CollectSettings(no_options);
+  SPILLWAY_RETURN_IF_ERROR(CheckConf(given));
+  const SettingSource source = SourceOf(given, no_options);
+  std::vector<std::string> warnings;
+  SPILLWAY_RETURN_IF_ERROR(ReadSettings(source, &warnings).status());
+  std::string text;
+  for (const std::string& line : OriginLines(OriginsOf(source))) absl::StrAppend(&text, line, "\n");
+  for (const std::string& warning : warnings) absl::StrAppend(&text, "warning: ", warning, "\n");
+  return text.empty() ? "all settings have their defaults\n" : text;
+}
+
 }  // namespace
 
 CLI::App* AddDescribe(CLI::App* app, DescribeOptions* options) {
-  CLI::App* const command =
-      app->add_subcommand("describe", "Print this command line for a shell's completion, or as a man page");
-  command->add_option("FORM", options->form, "bash, zsh, fish or man")->required();
+  CLI::App* const command = app->add_subcommand(
+      "describe",
+      "Print this command line for a shell's completion, or as a man page; or the settings in force");
+  command->add_option("FORM", options->form, "bash, zsh, fish, man or settings")->required();
   return command;
 }
 
 int Describe(const CLI::App& app, const DescribeOptions& options) {
+  if (options.form == "settings") {
+    const absl::StatusOr<std::string> settings = SettingsText();
+    if (!settings.ok()) return Refuse(settings.status());
+    std::fputs(settings->c_str(), stdout);
+    return 0;
+  }
   const std::string text = DescriptionOf(app, options.form);
   if (text.empty())
-    return Refuse(absl::InvalidArgumentError(
-        absl::StrCat("describe ", options.form, " is not accepted; accepted: bash, zsh, fish or man")));
+    return Refuse(absl::InvalidArgumentError(absl::StrCat(
+        "describe ", options.form, " is not accepted; accepted: bash, zsh, fish, man or settings")));
   std::fputs(text.c_str(), stdout);
   return 0;
 }

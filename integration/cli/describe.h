@@ -1,6 +1,7 @@
 // `spillway describe`: the command line in the form that a shell completes by, or as a man page, made from
 // the subcommands and options as they are: there is no second list. The build writes these files for `cmake
-// --install`. One thread. An unknown form is wrong use.
+// --install`. Or the settings that a job would find here, each with who says so. One thread. An unknown form
+// is wrong use.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_DESCRIBE_H_
 #define SPILLWAY_INTEGRATION_CLI_DESCRIBE_H_
@@ -11,13 +12,14 @@
 namespace spillway::integration {
 
 struct DescribeOptions {
-  std::string form;  // bash, zsh, fish or man
+  std::string form;  // bash, zsh, fish, man or settings
 };
 
 // Adds the subcommand; `options` must live until the command line has been parsed.
 CLI::App* AddDescribe(CLI::App* app, DescribeOptions* options);
 
-// `app`: the whole command line. Returns the exit status: 0; 2 for an unknown form.
+// `app`: the whole command line. Returns the exit status: 0; 2 for an unknown form, and for settings that no
+// job would take.
 int Describe(const CLI::App& app, const DescribeOptions& options);
 
 }  // namespace spillway::integration

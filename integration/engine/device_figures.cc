@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "integration/engine/observation.h"
+#include "integration/settings/setting_limits.h"
 
 namespace spillway::integration {
 namespace {
@@ -25,7 +26,9 @@ IterationForecast ForecastOf(const PredictorStats& prediction, const allocator::
 ObservedIteration ObservedBy(const Predictor& predictor, const ServedDevice& served, const Settings& settings,
                              const allocator::ResidencyStats& stats) {
   std::optional<uint64_t> budget;
-  if (settings.gpu_memory) budget = settings.gpu_memory->Of(served.device_bytes);
+  if (settings.gpu_memory)
+    budget =
+        Limited(settings.gpu_memory->Of(served.device_bytes), settings.most_gpu_memory, served.device_bytes);
   return ObserveIteration(predictor.observed().get(), stats, budget);
 }
 

@@ -16,6 +16,7 @@
 #include "integration/engine/audit_setup.h"
 #include "integration/engine/c_api.h"
 #include "integration/engine/not_served.h"
+#include "integration/engine/output_file.h"
 #include "integration/engine/runtime.h"
 #include "integration/engine/spillway.h"
 #include "integration/engine/start_check.h"
@@ -25,6 +26,7 @@
 #include "integration/settings/environment.h"
 #include "integration/settings/settings.h"
 #include "io/os/log.h"
+#include "io/os/log_file.h"
 
 namespace spillway::integration {
 namespace {
@@ -59,17 +61,29 @@ SettingSource SourceOf(const spillway_shim* shim) {
   SettingSource source;
   source.value = shim->setting;
   source.described = shim->setting_source;
+  source.limit = shim->limit;
+  source.limit_described = shim->limit_source;
   source.variables = EnvironmentNames();
   return source;
+}
+
+void StartLog(const Settings& settings) {
+  const NodeRanks& ranks = settings.ranks;
+  os::SetLogLevel(settings.log);
+  os::SetLogFormat(settings.log_format, ranks.launcher.empty() ? -1 : ranks.rank);
+  if (ranks.size > 1) os::SetLogPlace(absl::StrCat("rank ", ranks.rank, ", pid ", ::getpid()));
+  if (settings.log_file.empty() || !settings.Enabled()) return;
+  const absl::Status status = os::OpenLogFile(OutputFile::Expand(settings.log_file, ranks.rank));
+  if (!status.ok())
+    os::Log(os::LogLevel::kWarn,
+            absl::StrCat("cannot write SPILLWAY_LOG_FILE: ", std::string(status.message())));
 }
 
 Settings ReadSettingsOrStop(const SettingSource& source) {
   std::vector<std::string> warnings;
   auto settings = ReadSettings(source, &warnings);
   if (!settings.ok()) StopJob(std::string(settings.status().message()));
-  os::SetLogLevel(settings->log);
-  if (settings->ranks.size > 1)
-    os::SetLogPlace(absl::StrCat("rank ", settings->ranks.rank, ", pid ", ::getpid()));
+  StartLog(*settings);
   for (const std::string& warning : warnings) os::Log(os::LogLevel::kWarn, warning);
   return *std::move(settings);
 }

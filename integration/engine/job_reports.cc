@@ -4,6 +4,7 @@
 
 #include <array>
 #include <chrono>
+#include <ctime>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -15,15 +16,19 @@
 #include "integration/engine/device_figures.h"
 #include "integration/engine/drives.h"
 #include "integration/engine/iteration_trace.h"
+#include "integration/engine/job_identity.h"
+#include "integration/engine/job_log.h"
 #include "integration/engine/job_words.h"
 #include "integration/engine/machine.h"
 #include "integration/engine/output_file.h"
 #include "integration/engine/prometheus.h"
 #include "integration/engine/recorded_command.h"
 #include "integration/engine/sizing.h"
+#include "integration/engine/stale_figures.h"
 #include "integration/engine/wear.h"
 #include "integration/hooks/hook_context.h"
 #include "integration/hooks/launch_reports.h"
+#include "integration/settings/environment.h"
 #include "io/os/clock.h"
 #include "io/os/log.h"
 
@@ -118,9 +123,15 @@ std::vector<std::function<void(const Figures&, bool)>> JobReports::MakeWriters(i
   if (!settings_.prometheus.empty()) {
     const std::string path = OutputFile::Expand(settings_.prometheus, settings_.ranks.rank);
     const auto file = std::make_shared<OutputFile>("SPILLWAY_PROMETHEUS", path, Readers::kEveryone);
-    const PrometheusLabels labels = {settings_.ranks.rank, ::getpid()};
+    const PrometheusLabels labels = {settings_.ranks.rank, ::getpid(),
+                                     IdentityOf(EnvironmentVariable, ::geteuid())};
+    // Here, on the reporter's thread: the folder may lie on a slow drive.
     writers.push_back(
-        [file, labels](const Figures& figures, bool) { file->Replace(PrometheusText(figures, labels)); });
+        [file, labels, left_by_ended = settings_.prometheus](const Figures& figures, bool) mutable {
+          if (!left_by_ended.empty()) RemoveStaleFigures(left_by_ended, std::time(nullptr), ProcessIsThere);
+          left_by_ended.clear();
+          file->Replace(PrometheusText(figures, labels));
+        });
   }
   if (!settings_.report.empty()) {
     const std::string path = OutputFile::Expand(settings_.report, settings_.ranks.rank);
@@ -177,6 +188,11 @@ void JobReports::Start() {
   options.waits = from_.waits;
   options.advice = FactsForAdvice();
   options.writers = MakeWriters(origin);
+  if (settings_.log >= os::LogLevel::kInfo) {
+    options.after_look = [log = std::make_shared<JobLog>()](const Figures& figures) {
+      for (const JobLog::Line& line : log->Look(figures)) os::Log(line.level, line.text);
+    };
+  }
   if (settings_.socket) OpenSocket();
   if (socket_ != nullptr) {
     options.visitors = socket_->fd();

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "integration/engine/machine.h"
 #include "integration/engine/sizing.h"
+#include "integration/settings/setting_limits.h"
 
 namespace spillway::integration {
 
@@ -31,7 +32,8 @@ HostSharing ShareHostMemory(const Settings& settings, uint64_t available) {
                                                              .unit_bytes = kChunkBytes});
   // What others have pinned before is no longer available, but part of what is divided.
   const uint64_t all = available + sharing.share->taken_by_peers();
-  sharing.total_bytes = settings.host_memory ? settings.host_memory->Of(all) : DefaultHostCap(all, 1);
+  const uint64_t asked = settings.host_memory ? settings.host_memory->Of(all) : DefaultHostCap(all, 1);
+  sharing.total_bytes = Limited(asked, settings.most_host_memory, all);
   sharing.share_bytes = settings.ranks.size > 0 ? ShareOfRank(sharing.total_bytes, settings.ranks.size)
                                                 : sharing.share->MostToTake(sharing.total_bytes);
   return sharing;

@@ -70,10 +70,21 @@ constexpr Row kRows[] = {
      &ResidencyStats::throttled_nanos, "", Unit::kNanos},
 };
 
+std::string Escaped(std::string_view text) {
+  return absl::StrReplaceAll(absl::string_view(text.data(), text.size()),
+                             {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}});
+}
+
+std::string LabelUnlessEmpty(const char* label, const std::string& value) {
+  return value.empty() ? "" : absl::StrCat(",", label, "\"", Escaped(value), "\"");
+}
+
 class Writer {
  public:
   explicit Writer(const PrometheusLabels& labels)
-      : common_(absl::StrFormat("rank=\"%d\",pid=\"%d\"", labels.rank, labels.pid)) {}
+      : common_(absl::StrFormat("rank=\"%d\",pid=\"%d\"", labels.rank, labels.pid) +
+                LabelUnlessEmpty("job_id=", labels.identity.job) +
+                LabelUnlessEmpty("user=", labels.identity.user)) {}
 
   // The lines before the first sample of a metric. Its type follows from its name.
   void Describe(const std::string& name, const std::string& help) {
@@ -105,11 +116,6 @@ std::string ValueOf(const Row& row, const ResidencyStats& stats) {
 
 std::string DeviceLabel(const DeviceFigures& device) {
   return absl::StrFormat("device=\"%d\"", device.device);
-}
-
-std::string Escaped(std::string_view text) {
-  return absl::StrReplaceAll(absl::string_view(text.data(), text.size()),
-                             {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}});
 }
 
 // How the drives of the spill directories do.

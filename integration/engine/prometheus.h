@@ -7,6 +7,7 @@
 #include <string>
 
 #include "integration/engine/figures.h"
+#include "integration/engine/job_identity.h"
 
 namespace spillway::integration {
 
@@ -14,6 +15,7 @@ namespace spillway::integration {
 struct PrometheusLabels {
   int rank = 0;
   int pid = 0;
+  JobIdentity identity = {};  // what is empty of it has no label
 };
 
 std::string PrometheusText(const Figures& figures, const PrometheusLabels& labels);

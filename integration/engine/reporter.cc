@@ -57,6 +57,7 @@ void Reporter::Loop() {
   while (!stop_.load()) {
     if (options_.waits != nullptr) options_.waits->Look();  // first: a wait may delay the rest
     const Figures figures = Collect();
+    if (options_.after_look) options_.after_look(figures);
     if (options_.status == StatusLine::kSignal && TakeRequest(Request::kStatus)) os::ReportLine(StatusText(figures));
     if (options_.on_pause_signal && TakeRequest(Request::kPause)) options_.on_pause_signal();
     if (std::chrono::steady_clock::now() >= next) {

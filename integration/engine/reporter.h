@@ -54,6 +54,8 @@ class Reporter {
     std::chrono::milliseconds look{1'000};    // between two looks at the figures
     AdviceFacts advice = {};                  // for the last line
     os::WaitList* waits = nullptr;            // its lines are written when they are due; null: none
+    // Called on the reporter's thread after each look. Empty: nothing is.
+    std::function<void(const Figures& figures)> after_look = nullptr;
     // Called on the reporter's thread: as often as this says, and after each writing of the metrics (`ended`:
     // the last one). Empty: nothing is. The time at the end is limited: whoever writes most is the last.
     std::chrono::milliseconds often{50};

@@ -15,6 +15,7 @@
 #include "integration/hooks/access_set_builder.h"
 #include "integration/hooks/hook_table.h"
 #include "integration/hooks/launch_reports.h"
+#include "integration/settings/setting_limits.h"
 #include "io/os/bytes_text.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
@@ -166,9 +167,17 @@ absl::StatusOr<Runtime::DeviceMemory> Runtime::MemoryOf(int device, CUcontext co
   const HookState* hooks = GetHookState();
   const uint64_t external =
       hooks == nullptr ? 0 : static_cast<uint64_t>(std::max<int64_t>(0, hooks->external.bytes(device)));
-  if (!settings_.gpu_memory || settings_.Observes())
-    return DeviceMemory{DefaultBudget(free, external), total};
-  const uint64_t wanted = settings_.gpu_memory->Of(total);
+  const auto limited = [&](uint64_t bytes) { return Limited(bytes, settings_.most_gpu_memory, total); };
+  if (settings_.Observes()) return DeviceMemory{DefaultBudget(free, external), total};
+  if (!settings_.gpu_memory)
+    return DeviceMemory{LimitedBudget(DefaultBudget(free, external), limited(UINT64_MAX)), total};
+  const uint64_t asked = settings_.gpu_memory->Of(total);
+  const uint64_t wanted = limited(asked);
+  if (wanted < asked) {
+    os::Log(os::LogLevel::kWarn,
+            absl::StrCat("gpu_memory under [limits] of /etc/spillway.conf lowers ", os::BytesText(asked),
+                         " to ", os::BytesText(wanted), " on GPU ", device));
+  }
   if (wanted > free + external) {
     os::Log(os::LogLevel::kWarn, absl::StrCat("SPILLWAY_GPU_MEMORY is ", os::BytesText(wanted), ", but only ",
                                               os::BytesText(free), " are free on GPU ", device));

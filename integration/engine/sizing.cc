@@ -19,6 +19,11 @@ DeviceBudget DefaultBudget(uint64_t free_bytes, uint64_t external_bytes) {
   return {free_bytes - reserve + external_bytes, reserve};
 }
 
+DeviceBudget LimitedBudget(const DeviceBudget& budget, uint64_t most_bytes) {
+  const uint64_t bytes = std::min(budget.bytes, most_bytes);
+  return {bytes, std::min(budget.reserve_bytes, most_bytes - bytes)};
+}
+
 uint64_t DefaultHostCap(uint64_t available_bytes, int local_world_size) {
   return available_bytes / 4 / static_cast<uint64_t>(std::max(1, local_world_size));
 }

@@ -21,6 +21,9 @@ struct DeviceBudget {
 };
 DeviceBudget DefaultBudget(uint64_t free_bytes, uint64_t external_bytes);
 
+// The same with at most `most_bytes`, what may be lent of the reserve included.
+DeviceBudget LimitedBudget(const DeviceBudget& budget, uint64_t most_bytes);
+
 // The host tier's cap where the user sets none: a quarter of what is available, shared by the node's ranks.
 uint64_t DefaultHostCap(uint64_t available_bytes, int local_world_size);
 

@@ -18,6 +18,7 @@
 #include "integration/engine/atomic_file.h"
 #include "integration/engine/output_file.h"
 #include "integration/escape/deny_list.h"
+#include "integration/settings/conf_files.h"
 #include "integration/settings/environment.h"
 #include "io/disk_order.h"
 #include "io/disk_reserve.h"
@@ -300,19 +301,25 @@ absl::Status CheckStartHere(const Settings& settings, const SettingSource& sourc
 absl::Status CheckGivenSettings(const std::map<std::string, std::string>& given,
                                 const std::function<std::string(const std::string& name)>& describe,
                                 const std::vector<uint64_t>& device_bytes) {
+  const ConfFiles files(ConfFiles::PathsOfProcess());
   std::string described;
   SettingSource source;
-  source.value = [&given](const char* name) -> const char* {
-    const auto found = given.find(name);
-    return found != given.end() ? found->second.c_str() : EnvironmentSetting(name);
+  source.value = [&](const char* name) -> const char* {
+    if (const auto found = given.find(name); found != given.end()) return found->second.c_str();
+    const char* const variable = EnvironmentSetting(name);
+    return variable != nullptr ? variable : files.Value(name);
   };
   source.described = [&](const char* name) {
     described = given.contains(name) ? describe(name) : VariableOf(name);
+    if (!given.contains(name) && EnvironmentSetting(name) == nullptr && files.Source(name) != nullptr)
+      described = files.Source(name);
     return described.c_str();
   };
+  files.AddLimitsTo(&source);
   std::vector<std::string> warnings;
   SPILLWAY_ASSIGN_OR_RETURN(const Settings settings, ReadSettings(source, &warnings));
   if (!settings.Enabled()) return absl::OkStatus();
+  SPILLWAY_RETURN_IF_ERROR(files.status());
   return CheckStartHere(settings, source, device_bytes, &warnings);
 }
 

@@ -60,8 +60,9 @@ absl::Status CheckStart(const Settings& settings, const SettingSource& source, c
 absl::Status CheckStartHere(const Settings& settings, const SettingSource& source,
                             const std::vector<uint64_t>& device_bytes, std::vector<std::string>* warnings);
 
-// Reads and checks settings given by name, and for those that are not there the variables of the environment.
-// `describe`: what a given setting is called in a message. This is what callers outside the engine use.
+// Reads and checks settings given by name, and for those that are not there the variables of the environment,
+// then the files of settings. `describe`: what a given setting is called in a message. This is what callers
+// outside the engine use.
 absl::Status CheckGivenSettings(const std::map<std::string, std::string>& given,
                                 const std::function<std::string(const std::string& name)>& describe,
                                 const std::vector<uint64_t>& device_bytes);

@@ -1,4 +1,5 @@
-/* The user's settings: SPILLWAY_ variables, and our keys inside PyTorch's allocator variables. Our keys are
+/* The user's settings: SPILLWAY_ variables, our keys inside PyTorch's allocator variables, and what files say
+ * (settings/conf_file.h), the user's before the system's. Our keys are
  * taken out of PyTorch's variables, whose parsers stop the job at a key or backend they do not know; the
  * whole text stays in SPILLWAY_ALLOC_CONF_ORIGINAL, from which child processes take the keys. Judges no
  * value: that is the engine's. Grammar and moments: docs/decisions/0001-loading.md. */
@@ -12,6 +13,8 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
+
+#include "integration/settings/conf_file.h"
 
 extern char** environ;
 
@@ -27,7 +30,9 @@ static struct {
   char* value;
   char* source;
 } taken_[kMostConfKeys];
-static int took_;     /* some key was taken, from whatever variable */
+static int took_;                        /* some key was taken, from whatever variable */
+static struct ConfFile users_, systems_; /* read once, constant after that */
+static int read_;                        /* they have been read */
 static char** fixed_; /* copies of the SPILLWAY_ variables, NULL at the end; NULL before TakeVariables */
 
 void LockConf(void) { pthread_mutex_lock(&mutex_); }
@@ -167,7 +172,27 @@ static const char* VariableLocked(const char* variable) {
   return value && *value ? value : NULL;
 }
 
-const char* Setting(const char* name) {
+/* At the first question: a process that never asks opens no file. A process that has more rights than its
+ * user takes no path from it. */
+static void ReadFilesLocked(void) {
+  char path[4096];
+  enum ConfFileKind kind;
+  if (read_) return;
+  read_ = 1;
+  ReadConfFile(SPILLWAY_SYSTEM_CONF, kConfOfSystem, &systems_);
+  if (UserConfPath(secure_getenv("SPILLWAY_CONF"), secure_getenv("XDG_CONFIG_HOME"), secure_getenv("HOME"),
+                   path, sizeof(path), &kind)) {
+    ReadConfFile(path, kind, &users_);
+  }
+}
+
+static const struct ConfFileEntry* InFilesLocked(const char* name) {
+  ReadFilesLocked();
+  const struct ConfFileEntry* entry = FindConfFileEntry(&users_, name, 0);
+  return entry ? entry : FindConfFileEntry(&systems_, name, 0);
+}
+
+const char* OwnSetting(const char* name) {
   char variable[128];
   VariableName(name, variable, sizeof(variable));
   LockConf();
@@ -176,6 +201,41 @@ const char* Setting(const char* name) {
   if (!value && key >= 0) value = taken_[key].value;
   UnlockConf();
   return value;
+}
+
+const char* Setting(const char* name) {
+  const char* value = OwnSetting(name);
+  if (value) return value;
+  LockConf();
+  const struct ConfFileEntry* entry = InFilesLocked(name);
+  UnlockConf();
+  return entry ? entry->value : NULL;
+}
+
+static const struct ConfFileEntry* Limit(const char* name) {
+  LockConf();
+  ReadFilesLocked();
+  UnlockConf();
+  return FindConfFileEntry(&systems_, name, 1);
+}
+
+const char* SettingLimit(const char* name) {
+  const struct ConfFileEntry* entry = Limit(name);
+  return entry ? entry->value : NULL;
+}
+
+const char* SettingLimitSource(const char* name) {
+  const struct ConfFileEntry* entry = Limit(name);
+  return entry ? entry->source : NULL;
+}
+
+void RefuseConfFiles(void) {
+  if (SwitchedOff()) return;
+  Limit(""); /* reads them, if nobody has yet */
+  const char* problem = *systems_.problem ? systems_.problem : users_.problem;
+  if (!*problem) return;
+  SayFatal(problem, NULL);
+  _exit(kExitBadSetting);
 }
 
 /* A copy of the name that lives on; one per name is kept. */
@@ -196,8 +256,11 @@ const char* SettingSource(const char* name) {
   int key = FindConfKey(name);
   if (VariableLocked(variable)) {
     source = VariableSource(variable);
-  } else if (key >= 0) {
+  } else if (key >= 0 && taken_[key].value) {
     source = taken_[key].source;
+  } else {
+    const struct ConfFileEntry* entry = InFilesLocked(name);
+    if (entry) source = entry->source;
   }
   UnlockConf();
   return source;

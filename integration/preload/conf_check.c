@@ -3,9 +3,10 @@
 
 #include "integration/preload/conf_text.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "integration/settings/name_distance.h"
 
 /* The keys of PyTorch's own parsers, 2.4 to 2.15. */
 static const char* const kPyTorchKeys[] = {
@@ -32,27 +33,7 @@ static const char* const kPyTorchKeys[] = {
     "roundup_power2_divisions",
     "throw_on_cudamalloc_oom",
 };
-enum { kPyTorchKeyCount = sizeof(kPyTorchKeys) / sizeof(kPyTorchKeys[0]), kLongestName = 48 };
-
-static size_t Least(size_t a, size_t b) { return a < b ? a : b; }
-
-/* Changes of one letter that make `name` of `span`; case does not count. */
-static size_t Distance(struct Span span, const char* name) {
-  size_t row[kLongestName + 1];
-  size_t columns = strlen(name);
-  if (columns > kLongestName) return (size_t)-1;
-  for (size_t j = 0; j <= columns; ++j) row[j] = j;
-  for (size_t i = 1; i <= span.bytes; ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= columns; ++j) {
-      size_t replaced = diagonal + (tolower((unsigned char)span.start[i - 1]) != name[j - 1]);
-      diagonal = row[j];
-      row[j] = Least(Least(row[j] + 1, row[j - 1] + 1), replaced);
-    }
-  }
-  return row[columns];
-}
+enum { kPyTorchKeyCount = sizeof(kPyTorchKeys) / sizeof(kPyTorchKeys[0]) };
 
 static int IsPyTorchs(struct Span key) {
   for (int i = 0; i < kPyTorchKeyCount; ++i) {
@@ -65,7 +46,8 @@ static const char* Nearest(struct Span key) {
   const char* nearest = "backend";
   for (int i = 0; i < ConfKeyCount() + kPyTorchKeyCount; ++i) {
     const char* name = i < ConfKeyCount() ? ConfKey(i) : kPyTorchKeys[i - ConfKeyCount()];
-    if (Distance(key, name) < Distance(key, nearest)) nearest = name;
+    if (NameDistance(key.start, key.bytes, name) < NameDistance(key.start, key.bytes, nearest))
+      nearest = name;
   }
   return nearest;
 }
@@ -128,7 +110,7 @@ int FindConfSlip(const char* text, const char* variable, int beside_ours, char* 
     list.ours = -1;
     if (IsList(&entry)) list = entry;
     if (entry.ours >= 0 || !entry.key.bytes) continue;
-    if (SpanIs(entry.key, "backend") && Distance(entry.value, "spillway") <= 2) {
+    if (SpanIs(entry.key, "backend") && NameDistance(entry.value.start, entry.value.bytes, "spillway") <= 2) {
       snprintf(words, bytes,
                "backend in %s=%.*s is not accepted; accepted: spillway, native or cudaMallocAsync", variable,
                (int)entry.value.bytes, entry.value.start);

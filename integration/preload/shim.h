@@ -61,7 +61,7 @@ int HasLockedStart(void);
 void LockStartForFork(void);
 void UnlockStartAfterFork(void);
 
-/* --- conf.c: settings, and PyTorch's variables ---------------------------------------------------------- */
+/* --- conf.c: settings, files of them, PyTorch's variables ----------------------------------------------- */
 
 /* Takes our keys out of PyTorch's variables and remembers them. May be called again, since the job may have
  * set the variables anew. A slip (conf_check.c) ends the process, unless SPILLWAY says off. */
@@ -73,6 +73,14 @@ void TakeVariables(void);
 /* As in spillway_shim (shim_abi.h). */
 const char* Setting(const char* name);
 const char* SettingSource(const char* name);
+const char* SettingLimit(const char* name);
+const char* SettingLimitSource(const char* name);
+/* The same as Setting, of the environment alone: what a job says of itself, not what files say of all jobs.
+ * */
+const char* OwnSetting(const char* name);
+/* Ends the process, with a line, where something is wrong with a file of settings, unless SPILLWAY says off.
+ * */
+void RefuseConfFiles(void);
 /* 1 when SPILLWAY says off. */
 int SwitchedOff(void);
 /* 1 when the user wants the job to end rather than to run without Spillway. */

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_SHIM_ABI_VERSION 2
+#define SPILLWAY_SHIM_ABI_VERSION 3
 
 /* Bits of spillway_shim.flags. */
 /* The real libcuda was in the process before the shim: calls bound to it are not seen. Eviction must stay
@@ -40,13 +40,18 @@ struct spillway_shim {
 
   /* The user's setting of that name, NULL where there is none. `name` is the variable without its prefix in
    * small letters ("gpu_memory" for SPILLWAY_GPU_MEMORY; "spillway" for SPILLWAY itself). A variable wins
-   * over the same key in PyTorch's variables. Both as they were when the process first used CUDA. Brackets
-   * around a list are removed. */
+   * over the same key in PyTorch's variables, that over the user's file and that over the system's. All as
+   * they were when the process first used CUDA. Brackets around a list in PyTorch's variables are removed. */
   const char* (*setting)(const char* name);
 
-  /* Where setting(name) comes from, for messages: "SPILLWAY_GPU_MEMORY" or "gpu_memory in
-   * PYTORCH_CUDA_ALLOC_CONF"; NULL where there is none. */
+  /* Where setting(name) comes from, for messages: "SPILLWAY_GPU_MEMORY", "gpu_memory in
+   * PYTORCH_CUDA_ALLOC_CONF" or "/etc/spillway.conf:3: gpu_memory"; NULL where there is none. */
   const char* (*setting_source)(const char* name);
+
+  /* The operator's limit of that setting, from the system's file, and where it stands; NULL where there is
+   * none. */
+  const char* (*limit)(const char* name);
+  const char* (*limit_source)(const char* name);
 
   /* The file of the real driver, and the directory of the shim (no slash at the end). */
   const char* driver_path;

@@ -58,6 +58,8 @@ static void FillShim(void) {
   shim_.install = InstallWrapper;
   shim_.setting = Setting;
   shim_.setting_source = SettingSource;
+  shim_.limit = SettingLimit;
+  shim_.limit_source = SettingLimitSource;
   shim_.driver_path = DriverPath();
   shim_.library_directory = ShimDirectory();
   shim_.first_unwrapped = FirstUnwrapped;
@@ -130,6 +132,7 @@ static int StartEngine(void) {
   if (atomic_load(&engine_) != kEngineNotOpened) return 0;
   /* Before the lock: opening a file needs the loader's lock, which a thread that waits for ours may hold. */
   TakeVariables();
+  RefuseConfFiles();
   if (DriverWasAlreadyLoaded() && !SwitchedOff()) {
     NotServed(DriverPath(), " was loaded before libspillway.so: its calls are not seen", ", eviction is off");
   }

@@ -13,6 +13,7 @@ EXPORTED void spillway_take_conf(void) { TakeConf(); }
 /* Takes over a driver that is in the process already: RebindDriver in shim.h. */
 EXPORTED long spillway_rebind(char* why, size_t bytes) { return RebindDriver(why, bytes); }
 
-/* A setting as it would be read now, or as it was fixed at the first use of CUDA; NULL where there is none. */
-EXPORTED const char* spillway_setting(const char* name) { return Setting(name); }
+/* A setting of the environment as it would be read now, or as it was fixed at the first use of CUDA; NULL
+ * where there is none. What a file says is no contradiction to who asks: he may set something else. */
+EXPORTED const char* spillway_setting(const char* name) { return OwnSetting(name); }
 EXPORTED const char* spillway_setting_source(const char* name) { return SettingSource(name); }

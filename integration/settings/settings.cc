@@ -9,6 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "integration/settings/environment.h"
+#include "integration/settings/name_distance.h"
+#include "integration/settings/setting_limits.h"
 
 namespace spillway::integration {
 namespace {
@@ -37,21 +39,12 @@ std::string Absolute(const std::string& path) {
 }
 
 // Variables with our prefix that others of our parts read or set.
-constexpr std::string_view kOtherVariables[] = {"SPILLWAY_ALLOC_CONF_ORIGINAL", "SPILLWAY_LIBRARY_DIR",
-                                                "SPILLWAY_BUILD_LIB", "SPILLWAY_PYTHON"};
+constexpr std::string_view kOtherVariables[] = {"SPILLWAY_ALLOC_CONF_ORIGINAL", "SPILLWAY_CONF",
+                                                "SPILLWAY_LIBRARY_DIR", "SPILLWAY_BUILD_LIB",
+                                                "SPILLWAY_PYTHON"};
 
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row[b.size()];
+size_t Distance(const std::string& a, const std::string& b) {
+  return NameDistance(a.data(), a.size(), b.c_str());
 }
 
 bool IsOurs(const std::string& variable) {
@@ -65,9 +58,14 @@ std::string NearestTo(const std::string& variable) {
   std::string nearest;
   for (const SettingRow& row : kTable) {
     const std::string name = VariableOf(row.name);
-    if (nearest.empty() || EditDistance(variable, name) < EditDistance(variable, nearest)) nearest = name;
+    if (nearest.empty() || Distance(variable, name) < Distance(variable, nearest)) nearest = name;
   }
   return nearest;
+}
+
+// "/etc/spillway.conf:9: host_memory=64GiB".
+std::string LimitOf(const SettingSource& source, const char* name) {
+  return absl::StrCat(source.limit_described ? source.limit_described(name) : name, "=", source.limit(name));
 }
 
 // Values come by name; the first wrong one is kept, with everything that a message needs.
@@ -91,6 +89,19 @@ class Reader {
     }
   }
 
+  // Reads the limit of the setting `name`, if there is one, into `target`.
+  template <typename Type>
+  void ReadLimit(const char* name, std::string_view accepted, typename Type::Value* target) {
+    const char* const text = source_.limit ? source_.limit(name) : nullptr;
+    if (text == nullptr || !status_.ok()) return;
+    auto result = Type::Read(text, accepted);
+    if (result.ok())
+      *target = *std::move(result);
+    else
+      status_ = absl::InvalidArgumentError(
+          absl::StrCat(LimitOf(source_, name), " is not accepted; accepted: ", result.status().message()));
+  }
+
   const absl::Status& status() const { return status_; }
 
  private:
@@ -103,6 +114,25 @@ class Reader {
   const SettingSource& source_;
   absl::Status status_;
 };
+
+// A limit that says less than the setting takes its place, with a sentence.
+void ApplyLimits(const SettingSource& source, const std::optional<WriteLimit>& writes, Settings* settings,
+                 std::vector<std::string>* warnings) {
+  const auto take = [&](const char* name, const auto& limited, auto* setting) {
+    if (*setting && **setting != *limited)
+      warnings->push_back(absl::StrCat(source.described ? source.described(name) : name, "=",
+                                       source.value(name),
+                                       " is lowered by a limit: ", LimitOf(source, name)));
+    *setting = limited;
+  };
+  if (settings->gpu_memory)
+    take("gpu_memory", std::optional(LimitedSize(*settings->gpu_memory, settings->most_gpu_memory)),
+         &settings->gpu_memory);
+  if (settings->host_memory)
+    take("host_memory", std::optional(LimitedSize(*settings->host_memory, settings->most_host_memory)),
+         &settings->host_memory);
+  if (writes) take("write_budget", LimitedWrites(settings->write_budget, writes), &settings->write_budget);
+}
 
 }  // namespace
 
@@ -128,7 +158,12 @@ absl::StatusOr<Settings> ReadSettings(const SettingSource& source, std::vector<s
   reader.Read<setting_type::type>(#name, accepted, &settings.name);
 #define MODE_SETTING(...) SETTING(__VA_ARGS__)
 #include "integration/settings/settings.def"
+  std::optional<WriteLimit> writes;
+  reader.ReadLimit<setting_type::ShareAboveZero>("gpu_memory", "", &settings.most_gpu_memory);
+  reader.ReadLimit<setting_type::Share>("host_memory", "", &settings.most_host_memory);
+  reader.ReadLimit<setting_type::WriteLimitOrNone>("write_budget", "", &writes);
   if (!reader.status().ok()) return reader.status();
+  ApplyLimits(source, writes, &settings, warnings);
   const VariableSource variables = source.variable ? source.variable : VariableSource(EnvironmentVariable);
   settings.ranks = ReadNodeRanks(variables, warnings);
   for (std::string& sentence : UnknownSettings(source.variables)) warnings->push_back(std::move(sentence));

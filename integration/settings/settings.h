@@ -19,6 +19,7 @@
 #include "integration/settings/node_ranks.h"
 #include "integration/settings/setting_types.h"
 #include "io/os/log.h"
+#include "io/os/log_file.h"
 
 namespace spillway::integration {
 
@@ -33,6 +34,9 @@ struct Settings {
 #define MODE_SETTING(...) SETTING(__VA_ARGS__)
 #include "integration/settings/settings.def"
 
+  // Limits of the operator that are applied where it is known what a share is of (setting_limits.h).
+  std::optional<Size> most_gpu_memory, most_host_memory;
+
   NodeRanks ranks;  // no setting of ours: launchers say which of its node's processes this one is
 
   bool Enabled() const { return spillway != Mode::kOff; }
@@ -43,18 +47,21 @@ struct Settings {
   std::vector<std::vector<std::string>> RankDirectories() const;
 };
 
-// Where settings come from. A null function is as if nothing was set.
+// Where settings come from. A null function is as if nothing was set. (conf_files.h has the files.)
 struct SettingSource {
   std::function<const char*(const char* name)> value;      // null when not set
   std::function<const char*(const char* name)> described;  // "SPILLWAY_DIRS", for messages
   std::vector<std::string> variables;                      // names of all variables in the environment
   VariableSource variable;                                 // launchers' variables; null: the environment's
+  // The operator's limits; null where there is none.
+  std::function<const char*(const char* name)> limit;            // "64GiB"
+  std::function<const char*(const char* name)> limit_described;  // "/etc/spillway.conf:9: host_memory"
 };
 
-// Reads all settings, and the rank from the environment. kInvalidArgument for the first value that is not
-// accepted: one sentence with the name, the value and what is accepted. Paths of files become absolute, since a job may
-// leave the folder that it began in. Appends UnknownSettings() of the
-// source's variables, and ReadNodeRanks()' sentences, to `warnings`.
+// Reads all settings, and the rank from the environment. kInvalidArgument for the first value, or limit, that
+// is not accepted: one sentence with the name, the value and what is accepted. Paths of files become
+// absolute, since a job may leave the folder that it began in. Appends UnknownSettings() of the source's
+// variables, ReadNodeRanks()' sentences, and one for each value that a limit lowers, to `warnings`.
 absl::StatusOr<Settings> ReadSettings(const SettingSource& source, std::vector<std::string>* warnings);
 
 // `value` of the setting `name` for a process that may go to another folder: a relative path of a file becomes

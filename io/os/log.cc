@@ -1,11 +1,10 @@
 #include "io/os/log.h"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <deque>
 
 #include "io/os/clock.h"
+#include "io/os/log_file.h"
 #include "io/os/sync.h"
 
 namespace spillway::os {
@@ -64,10 +63,11 @@ void Keep(const std::string& line) {
   kept.mu.Unlock();
 }
 
-void WriteLine(const std::string& line) {
-  Keep(line.substr(0, line.size() - 1));
-  const ssize_t ignored = write(2, line.data(), line.size());
-  (void)ignored;  // standard error may be closed; there is no other place to report it
+// `name`: of the level, where the line itself begins with it.
+void WriteLine(const char* level, const char* name, const std::string& text) {
+  const std::string line = Head() + name + text;
+  Keep(line);
+  WriteLogLine(level, text, line);
 }
 
 }  // namespace
@@ -92,16 +92,16 @@ void Log(LogLevel level, const std::string& text) {
     left_out = limit.left_out;
     limit.left_out = 0;
   }
-  std::string line = Head() + NameOf(level) + " " + text;
-  if (left_out > 0) line += " (" + std::to_string(left_out) + " lines left out)";
-  WriteLine(line + "\n");
+  const std::string name = NameOf(level);
+  const std::string more = left_out > 0 ? " (" + std::to_string(left_out) + " lines left out)" : "";
+  WriteLine(name.c_str(), (name + " ").c_str(), text + more);
 }
 
 void ReportLine(const std::string& text) {
-  if (log_level.load() != static_cast<int>(LogLevel::kOff)) ReportFatal(text);
+  if (log_level.load() != static_cast<int>(LogLevel::kOff)) WriteLine("notice", "", text);
 }
 
-void ReportFatal(const std::string& text) { WriteLine(Head() + text + "\n"); }
+void ReportFatal(const std::string& text) { WriteLine("fatal", "", text); }
 
 std::vector<std::string> LastLines() {
   KeptLines& kept = Kept();

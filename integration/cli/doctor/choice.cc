@@ -15,6 +15,7 @@
 #include "integration/cli/doctor/judgement.h"
 #include "integration/engine/sizing.h"
 #include "integration/settings/environment.h"
+#include "integration/settings/setting_limits.h"
 #include "integration/settings/setting_values.h"
 #include "io/os/bytes_text.h"
 
@@ -170,8 +171,10 @@ void Choice::GpuMemory() {
   const DeviceFacts& first = devices.front();
   Unset("gpu_memory",
         absl::StrCat(more, "a job takes what is free at its first block, less a reserve; now that is ",
-                     BytesText(DefaultBudget(first.free_bytes, 0).bytes), " of ", BytesText(first.bytes),
-                     " on GPU 0"));
+                     BytesText(LimitedBudget(DefaultBudget(first.free_bytes, 0),
+                                             Limited(UINT64_MAX, facts_.most_gpu_memory, first.bytes))
+                                   .bytes),
+                     " of ", BytesText(first.bytes), " on GPU 0"));
 }
 
 void Choice::HostMemory(const std::vector<const DiskFacts*>& disks) {
@@ -205,9 +208,11 @@ void Choice::DefaultHostMemory(const std::vector<const DiskFacts*>& disks) {
   const bool slow =
       !facts_.driver.stand_in && link > 0 && disk_rate > 0 && disk_rate < kSlowBesideLink * link;
   const bool half = slow || (disks.empty() && facts_.disk_unused.empty());
-  const uint64_t bytes = Rounded(half ? available / 2 : DefaultHostCap(available, 1));
+  const uint64_t unlimited = half ? available / 2 : DefaultHostCap(available, 1);
+  const uint64_t bytes = Rounded(Limited(unlimited, facts_.most_host_memory, available));
   std::string reason =
       absl::StrCat(half ? "half of the " : "a quarter of the ", BytesText(available), " available");
+  if (bytes < Rounded(unlimited)) reason = "the limit of /etc/spillway.conf; without it " + reason;
   if (half && disks.empty()) absl::StrAppend(&reason, ", since there is no disk to spill to");
   if (slow)
     absl::StrAppend(&reason, ", since the disks do ", RateText(disk_rate), " where the link does ",

@@ -122,6 +122,9 @@ absl::StatusOr<DoctorFacts> Gather(const DoctorOptions& options) {
   const SettingSource source = SourceOf(facts.given, options.settings);
   SPILLWAY_ASSIGN_OR_RETURN(const Settings settings, ReadSettings(source, &facts.warnings));
   facts.given.off = !settings.Enabled();
+  facts.origins = OriginsOf(source);
+  facts.most_gpu_memory = settings.most_gpu_memory;
+  facts.most_host_memory = settings.most_host_memory;
   facts.ranks = settings.ranks;
   facts.installation_only = options.installation;
   facts.installation = LookAtInstallation(options.library_directory);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "integration/cli/doctor/given_settings.h"
 #include "nlohmann/json.hpp"
 
 namespace spillway::integration {
@@ -173,6 +174,11 @@ std::string ReportText(const DoctorReport& report) {
     if (!finding.advice.empty())
       absl::StrAppendFormat(&text, "      %-*s  -> %s\n", width, "", finding.advice);
   }
+  if (!report.facts.origins.empty()) {
+    absl::StrAppend(&text, "\nSettings, and who says so\n");
+    for (const std::string& line : OriginLines(report.facts.origins))
+      absl::StrAppend(&text, "  ", line, "\n");
+  }
   if (!report.settings.empty()) {
     absl::StrAppend(&text, "\nSettings to copy\n");
     for (const std::string& line : ExportLines(report.settings)) absl::StrAppend(&text, "  ", line, "\n");
@@ -191,6 +197,14 @@ std::string ReportJson(const DoctorReport& report) {
                {"installation", Of(facts.installation)},
                {"machine", Of(facts.system)},
                {"pytorch", Of(facts.torch)}};
+  Json& origins = json["origins"] = Json::array();
+  for (const SettingOrigin& it : facts.origins) {
+    origins.push_back({{"name", it.name},
+                       {"value", OrNull(it.value)},
+                       {"source", OrNull(it.source)},
+                       {"limit", OrNull(it.limit)},
+                       {"limit_source", OrNull(it.limit_source)}});
+  }
   if (!facts.installation_only) {
     json["driver"] = Of(facts.driver);
     json["limits"] = Of(facts.limits);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "integration/cli/doctor/disk_layers.h"
 #include "integration/engine/device_check.h"
 #include "integration/engine/start_check.h"
+#include "integration/settings/conf_files.h"
 #include "integration/settings/node_ranks.h"
 #include "io/disk_rate.h"
 
@@ -120,12 +122,21 @@ struct DiskFacts {
   uint64_t SpaceBytes() const;
 };
 
-// What the user has set, by option, variable or key in PyTorch's variable.
+// What the user has set, by option, variable, key in PyTorch's variable, or file.
 struct GivenSettings {
   std::map<std::string, std::string> values;  // by name, "host_memory"
+  std::shared_ptr<const ConfFiles> files;     // /etc/spillway.conf and the user's; null: not read
   std::string kept_conf;       // entries of PyTorch's variable that are PyTorch's own, "max_split_size_mb:64"
   bool named_in_conf = false;  // PyTorch's variable names our backend
   bool off = false;            // SPILLWAY=off
+};
+
+// A setting that somebody has set, for people.
+struct SettingOrigin {
+  std::string name, value;
+  std::string source;  // "SPILLWAY_HOST_MEMORY", "/etc/spillway.conf:3: host_memory"
+  std::string limit;   // of the operator; empty: none
+  std::string limit_source;
 };
 
 struct DoctorFacts {
@@ -143,7 +154,9 @@ struct DoctorFacts {
   uint64_t rated_writes = 0;  // bytes that an SSD bears, by its maker (--ssd-writes); 0: not known
   NodeRanks ranks;
   GivenSettings given;
-  std::vector<FileProblem> files;     // settings whose file cannot be used as it must be
+  std::vector<SettingOrigin> origins;                     // of given
+  std::optional<Size> most_gpu_memory, most_host_memory;  // limits of the operator
+  std::vector<FileProblem> files;                         // settings whose file cannot be used as it must be
   std::string refusal;                // why a job with these settings would be refused at its start
   std::vector<std::string> warnings;  // what it would say and go on
 };

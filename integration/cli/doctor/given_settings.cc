@@ -68,6 +68,10 @@ bool SwitchedOff(const GivenSettings& given) {
 
 GivenSettings CollectSettings(const std::map<std::string, std::string>& options) {
   GivenSettings given;
+  given.files = std::make_shared<const ConfFiles>(ConfFiles::PathsOfProcess());
+  for (const SettingRow& row : SettingTable()) {
+    if (const char* const value = given.files->Value(row.name)) given.values[row.name] = value;
+  }
   for (const Conf& conf : ReadConfs()) {
     given.named_in_conf |= conf.names_us;
     for (const auto& [key, value] : conf.values) given.values[key] = value;
@@ -92,7 +96,7 @@ absl::Status CheckConf(const GivenSettings& given) {
     if (FindConfSlip(text.c_str(), variable, beside_ours ? 1 : 0, words, sizeof(words)) != 0)
       return absl::InvalidArgumentError(words);
   }
-  return absl::OkStatus();
+  return given.files ? given.files->status() : absl::OkStatus();
 }
 
 SettingSource SourceOf(const GivenSettings& given, const std::map<std::string, std::string>& options) {
@@ -106,6 +110,7 @@ SettingSource SourceOf(const GivenSettings& given, const std::map<std::string, s
     if (options.contains(name)) {
       *described = OptionOf(name);
     } else if (given.values.contains(name) && EnvironmentSetting(name) == nullptr) {
+      if (given.files && given.files->Source(name) != nullptr) *described = given.files->Source(name);
       for (const Conf& conf : ReadConfs()) {
         if (conf.values.contains(name)) *described = absl::StrCat(name, " in ", conf.variable);
       }
@@ -115,7 +120,39 @@ SettingSource SourceOf(const GivenSettings& given, const std::map<std::string, s
     return described->c_str();
   };
   source.variables = EnvironmentNames();
+  if (given.files) given.files->AddLimitsTo(&source);
   return source;
+}
+
+std::vector<SettingOrigin> OriginsOf(const SettingSource& source) {
+  std::vector<SettingOrigin> origins;
+  for (const SettingRow& row : SettingTable()) {
+    SettingOrigin origin;
+    origin.name = row.name;
+    if (const char* const value = source.value(row.name)) {
+      origin.value = value;
+      origin.source = source.described(row.name);
+    }
+    if (const char* const limit = source.limit ? source.limit(row.name) : nullptr) {
+      origin.limit = limit;
+      origin.limit_source = source.limit_described(row.name);
+    }
+    if (!origin.value.empty() || !origin.limit.empty()) origins.push_back(std::move(origin));
+  }
+  return origins;
+}
+
+std::vector<std::string> OriginLines(const std::vector<SettingOrigin>& origins) {
+  std::vector<std::string> lines;
+  for (const SettingOrigin& it : origins) {
+    std::string line = it.name;
+    if (!it.value.empty()) absl::StrAppend(&line, "=", it.value, " by ", it.source);
+    if (!it.limit.empty())
+      absl::StrAppend(&line, it.value.empty() ? " at most " : "; at most ", it.limit, " by ",
+                      it.limit_source);
+    lines.push_back(std::move(line));
+  }
+  return lines;
 }
 
 }  // namespace spillway::integration

@@ -52,6 +52,8 @@ def enable(
     socket: _Value = None,
     pause: _Value = None,
     log: _Value = None,
+    log_file: _Value = None,
+    log_format: _Value = None,
     require: _Value = None,
     cuda_driver: _Value = None,
     wait_limit: _Value = None,

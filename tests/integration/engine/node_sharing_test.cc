@@ -45,6 +45,18 @@ TEST(NodeSharingTest, AShareIsOfWhatWouldBeAvailableWithoutTheOthers) {
   EXPECT_LE(second.share_bytes, second.total_bytes - 4 * kGiB) << "what is left";
 }
 
+TEST(NodeSharingTest, ALimitBoundsSizesSharesAndTheDefault) {
+  Settings settings;
+  settings.most_host_memory = Size{.bytes = kGiB};
+  EXPECT_EQ(ShareHostMemory(settings, 16 * kGiB).total_bytes, kGiB);
+  settings.host_memory = Size{.percent = 50};
+  EXPECT_EQ(ShareHostMemory(settings, 16 * kGiB).total_bytes, kGiB);
+  settings.most_host_memory = Size{.percent = 25};
+  settings.host_memory = Size{.bytes = 12 * kGiB};
+  EXPECT_GE(ShareHostMemory(settings, 16 * kGiB).total_bytes, 4 * kGiB);
+  EXPECT_LT(ShareHostMemory(settings, 16 * kGiB).total_bytes, 12 * kGiB);
+}
+
 TEST(NodeSharingTest, ACapIsThatOfTheRanksThatSpillThere) {
   Settings settings;
   EXPECT_EQ(SharedDirectory(settings, {"/a", kGiB}).sharers, 0);

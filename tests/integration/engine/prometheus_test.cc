@@ -20,7 +20,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr PrometheusLabels kLabels = {3, 42};
+const PrometheusLabels kLabels = {3, 42, {}};
 
 Figures WithIteration() {
   Figures figures = TwoDevices();
@@ -44,6 +44,17 @@ TEST(PrometheusTest, SamplesHaveDeviceRankAndProcess) {
       HasSubstr("\nspillway_spilled_bytes_total{device=\"0\",tier=\"disk\",rank=\"3\",pid=\"42\"} 200\n"));
   EXPECT_THAT(text, HasSubstr("\nspillway_disk_written_bytes_total{rank=\"3\",pid=\"42\"} 4096\n"));
   EXPECT_THAT(text, HasSubstr("\nspillway_uptime_seconds{rank=\"3\",pid=\"42\"} 12.5\n"));
+}
+
+TEST(PrometheusTest, SamplesNameTheJobAndItsUserWhereTheyAreKnown) {
+  PrometheusLabels labels = kLabels;
+  labels.identity = {"4711_3", "a\"b"};
+  EXPECT_THAT(
+      PrometheusText(TwoDevices(), labels),
+      HasSubstr("\nspillway_uptime_seconds{rank=\"3\",pid=\"42\",job_id=\"4711_3\",user=\"a\\\"b\"} 12.5\n"));
+  labels.identity.job = "";
+  EXPECT_THAT(PrometheusText(TwoDevices(), labels),
+              HasSubstr("\nspillway_uptime_seconds{rank=\"3\",pid=\"42\",user=\"a\\\"b\"} 12.5\n"));
 }
 
 TEST(PrometheusTest, TheWriteBudgetIsThereWhereThereIsOne) {
@@ -110,14 +121,15 @@ TEST(PrometheusTest, WhatIsNotKnownHasNoSample) {
 // The rules of promtool check metrics, and of the text format: metrics described once, before their samples,
 // which stand together; no sample twice; names in base units, counters alone ending in _total.
 TEST(PrometheusTest, KeepsTheRulesOfNamesAndOfTheFormat) {
+  const PrometheusLabels known = {3, 42, {"4711", "ada"}};
   const std::regex name_rule("spillway_[a-z_]+"), sample_rule(R"(([a-z_]+)\{([^}]*)\} (\S+))");
-  const std::regex label_rule(R"(([a-z]+="[^"\\]*")(,[a-z]+="[^"\\]*")*)");
+  const std::regex label_rule(R"(([a-z_]+="[^"\\]*")(,[a-z_]+="[^"\\]*")*)");
   const std::set<std::string> units = {"bytes",  "seconds",    "launches", "evictions",
                                        "faults", "prefetches", "info"};
   std::map<std::string, std::string> types;
   std::set<std::string> helped, sampled;
   std::string now;
-  for (const std::string& line : LinesOf(PrometheusText(WithIteration(), kLabels))) {
+  for (const std::string& line : LinesOf(PrometheusText(WithIteration(), known))) {
     std::istringstream words(line);
     std::string mark, kind, name, rest;
     if (line.starts_with("#")) {

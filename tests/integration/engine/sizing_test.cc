@@ -63,5 +63,15 @@ TEST(SizingTest, AddressSpaceIsAPowerOfTwoAboveTheNeed) {
   EXPECT_EQ(AddressSpaceBytes(192 * kGiB, 1024 * kGiB, 1 << 30), 4096 * kGiB);
 }
 
+TEST(LimitedBudgetTest, BoundsWhatMayBeLentAsWell) {
+  const DeviceBudget budget = {1000, 100};
+  EXPECT_EQ(LimitedBudget(budget, UINT64_MAX).bytes, 1000u);
+  EXPECT_EQ(LimitedBudget(budget, UINT64_MAX).reserve_bytes, 100u);
+  EXPECT_EQ(LimitedBudget(budget, 1040).bytes, 1000u);
+  EXPECT_EQ(LimitedBudget(budget, 1040).reserve_bytes, 40u);
+  EXPECT_EQ(LimitedBudget(budget, 600).bytes, 600u);
+  EXPECT_EQ(LimitedBudget(budget, 600).reserve_bytes, 0u);
+}
+
 }  // namespace
 }  // namespace spillway::integration

@@ -293,5 +293,20 @@ TEST(CheckGivenSettingsTest, ReadsTheEnvironmentForTheRest) {
   ::unsetenv("SPILLWAY_POLICY");
 }
 
+TEST(CheckGivenSettingsTest, ReadsTheUsersFileForTheRest) {
+  const std::string path = ::testing::TempDir() + "/spillway_given.conf";
+  std::ofstream(path) << "policy = fifo\n";
+  const char* const before = ::getenv("SPILLWAY_CONF");
+  const std::string kept = before == nullptr ? "" : before;
+  ::setenv("SPILLWAY_CONF", path.c_str(), 1);
+  EXPECT_THAT(WordsFor({}), HasSubstr(path + ":1: policy=fifo is not accepted; accepted: plan or lru"));
+  EXPECT_EQ(WordsFor({{"policy", "lru"}}), "") << "what is given wins";
+  std::ofstream(path) << "policy\n";
+  EXPECT_THAT(WordsFor({}), HasSubstr(path + ":1: a line has the form NAME=VALUE"));
+  EXPECT_EQ(WordsFor({{"spillway", "off"}}), "");
+  ::setenv("SPILLWAY_CONF", kept.c_str(), 1);
+  std::filesystem::remove(path);
+}
+
 }  // namespace
 }  // namespace spillway::integration

@@ -51,7 +51,9 @@ class InstallTest(unittest.TestCase):
         files = {path.relative_to(self.prefix).as_posix() for path in self.prefix.rglob("*") if path.is_file()}
         self.assertTrue({"bin/spillway", "lib/libspillway.so", "lib/libspillway_engine.so", "include/spillway/spillway.h",
                          "share/doc/spillway/LICENSE", "share/man/man1/spillway.1", "share/bash-completion/completions/spillway",
-                         "share/zsh/site-functions/_spillway", "share/fish/vendor_completions.d/spillway.fish"} <= files, files)  # fmt: skip
+                         "share/zsh/site-functions/_spillway", "share/spillway/operators/grafana_dashboard.json",
+                         "share/spillway/operators/prometheus_alerts.yml", "share/spillway/operators/spillway.conf",
+                         "share/spillway/operators/slurm/prolog.sh", "share/fish/vendor_completions.d/spillway.fish"} <= files, files)  # fmt: skip
         self.assertTrue(any(name.startswith("lib/libspillway_torch_") for name in files))
         self.assertFalse([name for name in files if "simcuda" in name or name.endswith(".a")])
 

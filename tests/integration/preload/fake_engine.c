@@ -61,6 +61,10 @@ static void PrintSettings(void) {
     snprintf(text, sizeof(text), "setting %s=%s from %s", name, value ? value : "(none)",
              source ? source : "(none)");
     Line(text);
+    const char *limit = shim_->limit(name), *limit_source = shim_->limit_source(name);
+    if (!limit) continue;
+    snprintf(text, sizeof(text), "limit %s=%s from %s", name, limit, limit_source);
+    Line(text);
   }
   free(copy);
 }

@@ -8,7 +8,7 @@ import unittest
 
 from shim_case import STAGE, ShimCase
 
-OPENED = ["engine: open abi=2 flags=0", "init=0"]
+OPENED = ["engine: open abi=3 flags=0", "init=0"]
 NAME, OTHER = "cuFunctionOfTheFuture", "cuOtherOfTheFuture"
 WRAPPED = "cuLaunchKernel.12000.0=14000"
 STUBS = 512

@@ -5,7 +5,7 @@ import unittest
 
 from shim_case import FULL, OLD, SHIM, STAGE, ShimCase
 
-OPENED = "engine: open abi=2 flags=0"
+OPENED = "engine: open abi=3 flags=0"
 
 
 class RebindTest(ShimCase):

@@ -11,7 +11,7 @@ import unittest
 
 from shim_case import BUILD, FULL, NO_DEVICE, NOT_SUPPORTED, OLD, PLUGINS, SHIM, STAGE, ShimCase
 
-OPENED = "engine: open abi=2 flags=0"
+OPENED = "engine: open abi=3 flags=0"
 WRAPPED = [OPENED, "init=0", "launch=14000", "launch_ptsz=17000"]
 
 
@@ -176,7 +176,7 @@ class RoutingTest(ShimCase):
         ).format(FULL, SHIM)
         command = ["/usr/bin/env", "python3", "-c", code]
         done = self.run_command(command, preload=(), driver=None)
-        self.assertIn("engine: open abi=2 flags=1", done.stdout)
+        self.assertIn("engine: open abi=3 flags=1", done.stdout)
         words = f"spillway: {FULL}/libcuda.so.1 was loaded before libspillway.so: its calls are not seen"
         self.assertEqual(done.stderr, words + ", eviction is off (SPILLWAY_REQUIRE=1 ends the job instead)\n")
         done = self.run_command(command, preload=(), driver=None, SPILLWAY_REQUIRE="1", status=2)

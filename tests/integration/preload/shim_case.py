@@ -18,7 +18,7 @@ NO_DEVICE, NOT_SUPPORTED, NOT_FOUND = 100, 801, 500
 
 
 def clean_environment():
-    names = ("PATH", "HOME", "LANG", "TMPDIR")
+    names = ("PATH", "HOME", "LANG", "TMPDIR", "SPILLWAY_CONF")
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
@@ -31,7 +31,8 @@ class ShimCase(unittest.TestCase):
             environment["LD_PRELOAD"] = ":".join(str(path) for path in preload)
         if driver:
             environment["LD_LIBRARY_PATH"] = str(driver)
-        environment.update({name: str(value) for name, value in variables.items() if value is not None})
+        environment.update(variables)
+        environment = {name: str(value) for name, value in environment.items() if value is not None}
         done = subprocess.run(
             [str(word) for word in command], env=environment, cwd=cwd, capture_output=True, text=True, timeout=60
         )

@@ -8,7 +8,7 @@ import unittest
 from shim_case import FULL, PLUGINS, SHIM, STAGE, ShimCase
 
 HOW = " (SPILLWAY_REQUIRE=1 ends the job instead)"
-OPENED = "engine: open abi=2 flags=0"
+OPENED = "engine: open abi=3 flags=0"
 
 
 class StartTest(ShimCase):

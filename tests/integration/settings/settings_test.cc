@@ -218,5 +218,62 @@ TEST_F(SettingsTest, ARefusalNamesSourceAndValue) {
   EXPECT_EQ(NotAccepted({}, "log", "b"), "SPILLWAY_LOG is not accepted; accepted: b");
 }
 
+class LimitedSettingsTest : public SettingsTest {
+ protected:
+  LimitedSettingsTest() {
+    source_.limit = [this](const char* name) {
+      const auto found = limits_.find(name);
+      return found == limits_.end() ? nullptr : found->second.c_str();
+    };
+    source_.limit_described = [this](const char* name) {
+      described_limit_ = std::string("/etc/spillway.conf:9: ") + name;
+      return described_limit_.c_str();
+    };
+  }
+  std::map<std::string, std::string> limits_;
+  std::string described_limit_;
+};
+
+TEST_F(LimitedSettingsTest, ALimitLowersAValueAndSaysSo) {
+  limits_ = {{"host_memory", "4GiB"}, {"gpu_memory", "60%"}, {"write_budget", "2TB/day"}};
+  const Settings settings =
+      Read({{"host_memory", "8GiB"}, {"gpu_memory", "70%"}, {"write_budget", "3TB/day"}}).value();
+  EXPECT_EQ(settings.host_memory->bytes, uint64_t{4} << 30);
+  EXPECT_EQ(settings.gpu_memory->percent, 60);
+  EXPECT_EQ(settings.write_budget->bytes, 2'000'000'000'000u);
+  EXPECT_THAT(
+      warnings_,
+      ElementsAre(
+          "SPILLWAY_GPU_MEMORY=70% is lowered by a limit: /etc/spillway.conf:9: gpu_memory=60%",
+          "SPILLWAY_HOST_MEMORY=8GiB is lowered by a limit: /etc/spillway.conf:9: host_memory=4GiB",
+          "SPILLWAY_WRITE_BUDGET=3TB/day is lowered by a limit: /etc/spillway.conf:9: write_budget=2TB/day"));
+}
+
+TEST_F(LimitedSettingsTest, WhatIsBelowStaysWithoutAWord) {
+  limits_ = {{"host_memory", "4GiB"}, {"gpu_memory", "60%"}, {"write_budget", "2TB/day"}};
+  const Settings settings = Read({{"host_memory", "4GiB"}, {"gpu_memory", "1GiB"}}).value();
+  EXPECT_EQ(settings.host_memory->bytes, uint64_t{4} << 30);
+  EXPECT_EQ(settings.gpu_memory->bytes, uint64_t{1} << 30) << "a share and bytes are compared later";
+  EXPECT_EQ(settings.most_gpu_memory->percent, 60);
+  EXPECT_EQ(settings.write_budget->bytes, 2'000'000'000'000u) << "nobody asked for more";
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(LimitedSettingsTest, WithoutAValueTheDefaultIsLimitedWhereItIsKnown) {
+  limits_ = {{"host_memory", "4GiB"}, {"gpu_memory", "60%"}};
+  const Settings settings = Read({}).value();
+  EXPECT_FALSE(settings.host_memory);
+  EXPECT_FALSE(settings.gpu_memory);
+  EXPECT_EQ(settings.most_host_memory->bytes, uint64_t{4} << 30);
+}
+
+TEST_F(LimitedSettingsTest, AWrongLimitIsRefused) {
+  limits_ = {{"host_memory", "lots"}};
+  const absl::Status status = Read({}).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("/etc/spillway.conf:9: host_memory=lots is not accepted; accepted: "));
+}
+
 }  // namespace
 }  // namespace spillway::integration

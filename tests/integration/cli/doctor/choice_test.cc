@@ -65,6 +65,18 @@ TEST(ChoiceTest, HostMemoryIsAQuarterBesideFastDisks) {
   EXPECT_THAT(Find(facts, "host_memory").reason, HasSubstr("for all 8 ranks of the node, each 3.12 GiB"));
 }
 
+TEST(ChoiceTest, LimitsOfTheOperatorBoundWhatIsChosen) {
+  DoctorFacts facts = GoodFacts();
+  facts.most_host_memory = Size{.percent = 10};
+  facts.most_gpu_memory = Size{.percent = 50};
+  EXPECT_EQ(Find(facts, "host_memory").value, "10GiB");
+  EXPECT_THAT(Find(facts, "host_memory").reason,
+              HasSubstr("the limit of /etc/spillway.conf; without it half of"));
+  EXPECT_THAT(Find(facts, "gpu_memory").reason, HasSubstr("now that is 40.00 GiB of 80.00 GiB on GPU 0"));
+  facts.most_host_memory = Size{.bytes = uint64_t{90} << 30};
+  EXPECT_EQ(Find(facts, "host_memory").value, "50GiB") << "the limit is above it";
+}
+
 TEST(ChoiceTest, HostMemoryIsHalfWhereTheDisksAreSlowBesideTheLink) {
   DoctorFacts facts = GoodFacts();
   EXPECT_EQ(Find(facts, "host_memory").value, "50GiB");

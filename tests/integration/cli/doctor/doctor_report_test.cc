@@ -60,8 +60,8 @@ TEST(DoctorReportTest, JsonHasItsShape) {
   const Json json = Json::parse(ReportJson(ReportOf(GoodFacts())));
   EXPECT_EQ(json["format"], 1);
   EXPECT_THAT(KeysOf(json), ElementsAre("format", "verdict", "exit_status", "installation", "machine",
-                                        "pytorch", "driver", "limits", "directories", "ranks", "start",
-                                        "settings", "lines", "conf", "findings"));
+                                        "pytorch", "origins", "driver", "limits", "directories", "ranks",
+                                        "start", "settings", "lines", "conf", "findings"));
   EXPECT_THAT(KeysOf(json["installation"]),
               ElementsAre("version", "directory", "missing", "engine_problem", "pytorch_served"));
   EXPECT_THAT(KeysOf(json["machine"]),
@@ -144,7 +144,7 @@ TEST(DoctorReportTest, OnlyTheInstallation) {
   facts.installation_only = true;
   const Json json = Json::parse(ReportJson(ReportOf(facts)));
   EXPECT_THAT(KeysOf(json), ElementsAre("format", "verdict", "exit_status", "installation", "machine",
-                                        "pytorch", "findings"));
+                                        "pytorch", "origins", "findings"));
   EXPECT_EQ(ReportText(ReportOf(facts)).find("Settings to copy"), std::string::npos);
 }
 

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 namespace spillway::integration {
 namespace {
@@ -24,6 +26,7 @@ class GivenSettingsTest : public ::testing::Test {
     for (const char* name : {kConf, "PYTORCH_ALLOC_CONF", "SPILLWAY_HOST_MEMORY", "SPILLWAY_POLICY",
                              "SPILLWAY", "SPILLWAY_DISK_RESERVE", "SPILLWAY_ALLOC_CONF_ORIGINAL"})
       ::unsetenv(name);
+    ::setenv("SPILLWAY_CONF", "none", 1);
   }
 };
 
@@ -47,6 +50,38 @@ TEST_F(GivenSettingsTest, WhoWins) {
   EXPECT_STREQ(source.described("disk_reserve"), "disk_reserve in PYTORCH_CUDA_ALLOC_CONF");
   EXPECT_STREQ(source.described("gpu_memory"), "SPILLWAY_GPU_MEMORY");
   EXPECT_EQ(source.value("gpu_memory"), nullptr);
+}
+
+TEST_F(GivenSettingsTest, FilesCountLast) {
+  const std::string path = ::testing::TempDir() + "/spillway_given_settings.conf";
+  std::ofstream(path) << "disk_reserve = 5GiB\nhost_memory = 5GiB\npolicy = lru\n";
+  ::setenv("SPILLWAY_CONF", path.c_str(), 1);
+  ::setenv(kConf, "backend:spillway,host_memory:1GiB", 1);
+  ::setenv("SPILLWAY_POLICY", "plan", 1);
+  const GivenSettings given = CollectSettings({});
+  EXPECT_TRUE(CheckConf(given).ok());
+  EXPECT_THAT(given.values,
+              ElementsAre(Pair("disk_reserve", "5GiB"), Pair("host_memory", "1GiB"), Pair("policy", "plan")));
+  EXPECT_THAT(
+      OriginLines(OriginsOf(SourceOf(given, {}))),
+      ElementsAre("host_memory=1GiB by host_memory in PYTORCH_CUDA_ALLOC_CONF",
+                  "disk_reserve=5GiB by " + path + ":1: disk_reserve", "policy=plan by SPILLWAY_POLICY"));
+  std::ofstream(path) << "log\n";
+  EXPECT_THAT(std::string(CheckConf(CollectSettings({})).message()),
+              HasSubstr(path + ":1: a line has the form"));
+  ::setenv("SPILLWAY", "off", 1);
+  EXPECT_TRUE(CheckConf(CollectSettings({})).ok());
+  std::filesystem::remove(path);
+}
+
+TEST(OriginLinesTest, NamesLimits) {
+  EXPECT_THAT(
+      OriginLines(
+          {{"gpu_memory", "", "", "60%", "/etc/spillway.conf:2: gpu_memory"},
+           {"host_memory", "1GiB", "SPILLWAY_HOST_MEMORY", "2GiB", "/etc/spillway.conf:3: host_memory"}}),
+      ElementsAre(
+          "gpu_memory at most 60% by /etc/spillway.conf:2: gpu_memory",
+          "host_memory=1GiB by SPILLWAY_HOST_MEMORY; at most 2GiB by /etc/spillway.conf:3: host_memory"));
 }
 
 TEST_F(GivenSettingsTest, TheOtherVariable) {

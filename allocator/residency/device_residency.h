@@ -76,6 +76,9 @@ class DeviceResidency : public Residency {
 
   absl::Status Pause(const PauseScope& scope, PauseStats* stats) override;
   absl::Status Resume(const PauseScope& scope, bool wait) override;
+  absl::Status ReadPaused(CUdeviceptr address, std::byte* to, uint64_t bytes) const override {
+    return core_->closed.load() ? core_->StopStatus() : components_->pauser->Read(address, to, bytes);
+  }
 
   void SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) override;
 

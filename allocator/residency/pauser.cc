@@ -1,6 +1,7 @@
 #include "allocator/residency/pauser.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -179,6 +180,22 @@ bool Pauser::SettledLocked(const TableLock& lock, const Entry& entry, const Run&
   stats->failed_bytes += bytes;
   if (stats->failure.empty()) stats->failure = std::string(evictor_->first_failure().message());
   return true;
+}
+
+// Extent by extent: the lock is not held for longer than one takes. Only who misuses it, a free or a resume
+// by another thread, changes the block meanwhile.
+absl::Status Pauser::Read(CUdeviceptr address, std::byte* to, uint64_t bytes) const {
+  for (uint64_t at = 0; at < bytes; at += core_->chunk_bytes) {
+    const TableLock lock(core_->table);
+    const Block* const block = core_->table.FindLocked(lock, address);
+    const bool there = block != nullptr && block->address == address && block->paused() &&
+                       block->state == BlockState::kSpilled && bytes <= block->allocation.requested_bytes;
+    if (!there) return absl::NotFoundError("no paused block begins there, or its bytes are not away");
+    const ExtentHome& home = block->copies.homes[at / core_->chunk_bytes];
+    if (home.on_disk) return absl::NotFoundError("it lies on the disk");
+    std::memcpy(to + at, home.buffer.data, std::min(core_->chunk_bytes, bytes - at));
+  }
+  return absl::OkStatus();
 }
 
 // ---- And back.

@@ -43,6 +43,9 @@ class Pauser {
   absl::Status Pause(const PauseScope& scope, PauseStats* stats);
   absl::Status Resume(const PauseScope& scope, bool wait);
 
+  // As Residency::ReadPaused. Any thread.
+  absl::Status Read(CUdeviceptr address, std::byte* to, uint64_t bytes) const;
+
   // A block was handed out: under a pause of everything from outside it is paused, too.
   void OnHandOutLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu) {
     if (__builtin_expect(all_by_outside_, 0)) core_->table.PauseLocked(lock, block, PausedBy::kOutside);

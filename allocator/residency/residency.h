@@ -8,6 +8,7 @@
 #define SPILLWAY_ALLOCATOR_RESIDENCY_RESIDENCY_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -137,6 +138,10 @@ class Residency {
   // Launches may name the blocks again, and they come back in the order of need while the GPU has space; with
   // `wait` not before they are back. What was not paused stays as it is. Fails only while it waits.
   virtual absl::Status Resume(const PauseScope& scope, bool wait) = 0;
+
+  // Copies the first `bytes` of a paused block from host memory to `to`. `address` as returned by Allocate. kNotFound
+  // when it is not paused, or not all of it lies in host memory; what `to` then has is undefined.
+  virtual absl::Status ReadPaused(CUdeviceptr address, std::byte* to, uint64_t bytes) const = 0;
 
   // ---- Prediction: called by integration/prediction (policy/planner/plan.h, plan_runner.h).
 

@@ -324,6 +324,18 @@ int Resume(const char* tag, int wait) {
   });
 }
 
+int ReadPaused(const void* pointer, void* to, size_t bytes) {
+  return Guarded([&] {
+    Runtime* runtime = Runtime::Get();
+    allocator::Residency* residency = runtime == nullptr ? nullptr : runtime->Owner(pointer);
+    if (residency == nullptr) return static_cast<int>(CUDA_ERROR_INVALID_VALUE);  // none of ours
+    if (to == nullptr) return WrongUse("no place for the bytes");
+    const absl::Status read =
+        residency->ReadPaused(reinterpret_cast<CUdeviceptr>(pointer), static_cast<std::byte*>(to), bytes);
+    return ResultOf(read);  // a question: no is no refusal
+  });
+}
+
 constexpr spillway_api kApi = {
     SPILLWAY_API_VERSION,
     sizeof(spillway_api),
@@ -352,6 +364,7 @@ constexpr spillway_api kApi = {
     &SetRegion,
     &Pause,
     &Resume,
+    &ReadPaused,
 };
 
 }  // namespace

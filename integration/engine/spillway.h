@@ -119,6 +119,9 @@ typedef struct spillway_api {
   int (*pause)(const char* tag, spillway_pause_stats* stats);
   /* They may be named again, and come back in the order in which they are needed; with wait != 0 before this returns. */
   int (*resume)(const char* tag, int wait);
+  /* Copies the first `bytes` of a block that is paused from its place in host memory to `to`. 1: it is not paused, or
+   * not all of it lies in host memory. */
+  int (*read_paused)(const void* pointer, void* to, size_t bytes);
 } spillway_api;
 
 /* The engine's exported symbols that are not the preload's. Never returns null. */

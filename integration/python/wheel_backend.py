@@ -141,8 +141,8 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     file_name = f"{name}-{version()}-{tag}.whl"
     wheel = _Wheel(Path(wheel_directory) / file_name)
     wheel.add("spillway_start_up.pth", (HERE / "spillway_start_up.pth").read_bytes())
-    for path in sorted(path for path in (HERE / "spillway").iterdir() if path.suffix in (".py", ".pyi", ".typed")):
-        wheel.add(f"spillway/{path.name}", path.read_bytes())
+    for path in sorted(path for path in (HERE / "spillway").rglob("*") if path.suffix in (".py", ".pyi", ".typed")):
+        wheel.add(path.relative_to(HERE).as_posix(), path.read_bytes())
     wheel.add(f"spillway/{SETTINGS.name}", SETTINGS.read_bytes())
     for path in packed:
         wheel.add(f"spillway/lib/{path.name}", read(path), 0o755)

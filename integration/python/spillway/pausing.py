@@ -80,7 +80,7 @@ def resume(tag=None, wait=False):
 @contextlib.contextmanager
 def region(tag, keep=True):
     """Tensors above 1 MiB that this thread allocates inside belong to the region of that tag, for pause(tag). Regions nest: the
-    inner one counts. `keep=False`: their bytes are dropped at a pause, and undefined after the resume."""
+    inner one counts, and None is none. `keep=False`: their bytes are dropped at a pause, and undefined after the resume."""
     before = getattr(_regions, "now", (None, True))
     now = (_encoded(tag), keep)
     if "torch" in sys.modules:

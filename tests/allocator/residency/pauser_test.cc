@@ -241,6 +241,30 @@ TEST(PauserTest, WhatCannotBeCopiedStaysAndIsReported) {
   ExpectContents(device, blocks);
 }
 
+TEST(PauserTest, PausedBytesInHostMemoryCanBeRead) {
+  CoreDevice device(WithHost());
+  const CUdeviceptr block = FilledIn(device, {}, 5);
+  std::vector<std::byte> bytes(kBlock);
+  EXPECT_TRUE(absl::IsNotFound(device->ReadPaused(block, bytes.data(), kBlock))) << "it is not paused";
+  Pause(device);
+  ASSERT_TRUE(device->ReadPaused(block, bytes.data(), kBlock).ok());
+  EXPECT_TRUE(absl::IsNotFound(device->ReadPaused(block + kChunk, bytes.data(), kChunk)));
+  EXPECT_TRUE(absl::IsNotFound(device->ReadPaused(block, bytes.data(), kBlock + 1)));
+  Resume(device, kAll, /*wait=*/true);
+  std::vector<std::byte> on_gpu(kBlock);
+  ASSERT_EQ(device.CopyOut(nullptr, on_gpu.data(), block, kBlock), CUDA_SUCCESS);
+  device.Synchronize();
+  EXPECT_EQ(bytes, on_gpu);
+}
+
+TEST(PauserTest, PausedBytesOnTheDiskAreNotReadSo) {
+  CoreDevice device(WithHost(0));
+  const CUdeviceptr block = FilledIn(device, {}, 5);
+  Pause(device);
+  std::byte byte;
+  EXPECT_TRUE(absl::IsNotFound(device->ReadPaused(block, &byte, 1)));
+}
+
 TEST(PauserTest, AFreedBlockNeedsNoResume) {
   CoreDevice device(WithHost());
   const std::vector<CUdeviceptr> blocks = AllocateFilled(device, 2);

@@ -152,6 +152,9 @@ class FakeResidency : public allocator::Residency {
   absl::Status Resume(const allocator::PauseScope&, bool) override {
     return absl::UnimplementedError("not asked for by hooks");
   }
+  absl::Status ReadPaused(CUdeviceptr, std::byte*, uint64_t) const override {
+    return absl::UnimplementedError("not asked for by hooks");
+  }
   uint64_t SetCap(uint64_t bytes) override { return bytes; }
   void MemoryInfo(uint64_t* free, uint64_t* total) const override {
     *free = free_bytes;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "integration/cli/common/exit_status.h"
+#include "integration/cli/common/workers.h"
 #include "integration/cli/page_file.h"
 #include "integration/cli/quantities.h"
 #include "integration/cli/simulate_report.h"
@@ -80,6 +81,7 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   simulate->add_option("--convert", options->convert,
                        "Write the trace as a compact file, or as CSV into a folder (a name that ends in /)");
   simulate->add_option("--sweep", options->sweep, absl::StrCat("A table of what-ifs: ", SweepForm()));
+  AddThreads(simulate, &options->threads);
   simulate->add_option("--html", options->html, "Write the sweep as a page with charts to this file");
   simulate->add_flag("--json", options->json, "Print JSON");
   return simulate;
@@ -88,7 +90,8 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
 namespace {
 
 int PrintSweep(const SimulateOptions& options, const policy::Workload& workload) {
-  auto rows = RunSweeps(options, workload);
+  Workers workers(options.threads, stderr);
+  auto rows = RunSweeps(options, workload, &workers);
   if (!rows.ok()) return Fail(rows.status());
   if (!options.html.empty()) {
     const absl::Status written = WritePage(SweepModel(options, *rows), SweepJson(options, *rows),

@@ -105,7 +105,7 @@ std::vector<policy::Nanos> NoisyDurations(const policy::Workload& workload, cons
 absl::StatusOr<policy::TransferPlan> PlanFor(const SimulateOptions& options, const policy::Workload& workload,
                                              const policy::Lifetimes& lifetimes,
                                              const policy::Machine& machine, SimulateResult* result) {
-  const double begin = CpuSeconds();
+  const double begin = ThreadCpuSeconds();
   policy::TransferPlan plan;
   for (const policy::WorkloadKernel& kernel : workload.kernels) plan.kernel_times.push_back(kernel.duration);
   if (options.policy == "plan") {
@@ -113,7 +113,7 @@ absl::StatusOr<policy::TransferPlan> PlanFor(const SimulateOptions& options, con
     search.bound = policy::FindQuickBound(workload, lifetimes, machine).Best();
     policy::PlanSearch planner(workload, lifetimes, machine, search);
     plan = planner.First();
-    result->plan_first_s = CpuSeconds() - begin;
+    result->plan_first_s = ThreadCpuSeconds() - begin;
     for (;;) {
       auto more = planner.Improve();
       if (!more.ok()) return more.status();
@@ -133,14 +133,14 @@ absl::StatusOr<policy::TransferPlan> PlanFor(const SimulateOptions& options, con
                          ? policy::ChooseByBenefit(workload, lifetimes, plan.kernel_times, choice)
                          : policy::ChooseTransfers(workload, lifetimes, plan.kernel_times, choice);
     policy::ChooseTiers(workload, lifetimes, machine, policy::TierOrder::kFarthestFirst, &plan);
-    result->plan_first_s = CpuSeconds() - begin;
+    result->plan_first_s = ThreadCpuSeconds() - begin;
   } else if (options.policy == "lp") {
     auto rounded = policy::PlanByLp(workload, lifetimes, machine);
     if (!rounded.ok()) return rounded.status();
     plan = *std::move(rounded);
-    result->plan_first_s = CpuSeconds() - begin;
+    result->plan_first_s = ThreadCpuSeconds() - begin;
   }
-  result->plan_best_s = CpuSeconds() - begin;
+  result->plan_best_s = ThreadCpuSeconds() - begin;
   return plan;
 }
 
@@ -148,7 +148,7 @@ absl::StatusOr<policy::TransferPlan> PlanFor(const SimulateOptions& options, con
 absl::Status FindBound(const SimulateOptions& options, const policy::Workload& workload,
                        const policy::Lifetimes& lifetimes, const policy::Machine& machine,
                        SimulateResult* result) {
-  const double begin = CpuSeconds();
+  const double begin = ThreadCpuSeconds();
   result->bound_kind = options.bound;
   result->quick_bound = policy::FindQuickBound(workload, lifetimes, machine);
   result->bound = result->quick_bound.Best();
@@ -158,11 +158,17 @@ absl::Status FindBound(const SimulateOptions& options, const policy::Workload& w
     if (!found.ok()) return found.status();
     result->bound = std::max(result->bound, found->iteration);
   }
-  result->bound_s = CpuSeconds() - begin;
+  result->bound_s = ThreadCpuSeconds() - begin;
   return absl::OkStatus();
 }
 
 }  // namespace
+
+double ThreadCpuSeconds() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
 
 double CpuSeconds() { return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC); }
 

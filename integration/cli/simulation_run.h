@@ -1,6 +1,6 @@
 // One run of `spillway simulate`: its options, and what came of planning a workload for one machine and
 // executing the plan in the simulator. Below the subcommand, its report and the sweep, which all use it;
-// prints nothing and touches no file. One thread. Fails for wrong options, and where the workload cannot run
+// prints nothing and touches no file. Fails for wrong options, and where the workload cannot run
 // on the machine.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_SIMULATION_RUN_H_
@@ -39,6 +39,7 @@ struct SimulateOptions {
   std::vector<std::string> sweep;
   std::string html;               // page to write; empty: none
   std::string library_directory;  // where the drawing library lies
+  unsigned threads = 0;           // for rows of sweeps; 0: one for each processor
   bool json = false;
 
   std::string PcieIn() const { return pcie_in.empty() ? Pcie() : pcie_in; }
@@ -64,11 +65,13 @@ struct SimulateResult {
   double PercentOfBound() const;
 };
 
-// CPU time of this process so far.
+// CPU time of this process, and of the calling thread, so far.
 double CpuSeconds();
+double ThreadCpuSeconds();
 
 // Plans `workload` for the machine of `options` and executes the plan. Takes seconds of CPU time, with the
-// LP's bound minutes. ResourceExhausted: the workload cannot run on that machine; InvalidArgument: an option.
+// LP's bound minutes. Any thread, several at once. ResourceExhausted: the workload cannot run on that
+// machine; InvalidArgument: an option.
 absl::StatusOr<SimulateResult> RunOne(const SimulateOptions& options, const policy::Workload& workload);
 
 }  // namespace spillway::integration

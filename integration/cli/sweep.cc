@@ -120,22 +120,27 @@ std::string SweepForm() {
 }
 
 absl::StatusOr<std::vector<SweepRow>> RunSweeps(const SimulateOptions& options,
-                                                const policy::Workload& workload) {
+                                                const policy::Workload& workload, Workers* workers) {
   std::vector<Sweep> sweeps;
+  std::vector<SweepRow> rows;
   for (const std::string& text : options.sweep) {
     auto sweep = ParseSweep(text);
     if (!sweep.ok()) return sweep.status();
+    for (int i = 0; i < sweep->rows; ++i) {
+      SweepRow& row = rows.emplace_back();
+      row.sweep = sweeps.size();
+      row.value = sweep->first + i * sweep->increment;
+    }
     sweeps.push_back(*sweep);
   }
-  std::vector<SweepRow> rows;
-  for (size_t s = 0; s < sweeps.size(); ++s) {
-    for (int i = 0; i < sweeps[s].rows; ++i) {
-      auto row = RunRow(options, workload, *sweeps[s].swept, sweeps[s].first + i * sweeps[s].increment);
-      if (!row.ok()) return row.status();
-      row->sweep = s;
-      rows.push_back(*std::move(row));
-    }
-  }
+  const absl::Status status = workers->ForEach("simulating", rows.size(), [&](size_t i) {
+    auto row = RunRow(options, workload, *sweeps[rows[i].sweep].swept, rows[i].value);
+    if (!row.ok()) return row.status();
+    row->sweep = rows[i].sweep;
+    rows[i] = *std::move(row);
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
   return rows;
 }
 

@@ -1,6 +1,6 @@
 // What a recorded iteration would take on other machines: the simulator runs it on the machine of the run,
 // and with more and less of GPU memory, host memory and speed of the disk. Of an iteration that fits, with
-// less GPU memory alone. For `spillway report`. Takes seconds of processor time of one thread; prints
+// less GPU memory alone. For `spillway report`. Takes seconds of processor time, on several threads; prints
 // nothing, touches no file. What could not be simulated says why.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_WHAT_IF_H_
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "integration/cli/common/workers.h"
 #include "integration/cli/report_data.h"
 
 namespace spillway::integration {
@@ -41,8 +42,9 @@ struct WhatIf {
   std::vector<WhatIfSweep> sweeps;    // one for each axis
 };
 
-// `most_cpu_seconds`: of this process from the call on; machines whose turn comes later are left out.
-WhatIf SimulateWhatIf(const ReportData& data, double most_cpu_seconds = 60);
+// `most_cpu_seconds`: of all threads of this process from the call on; machines whose turn comes later are
+// left out. What comes of the others does not depend on the number of workers.
+WhatIf SimulateWhatIf(const ReportData& data, Workers* workers, double most_cpu_seconds = 60);
 
 }  // namespace spillway::integration
 

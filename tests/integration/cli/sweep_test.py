@@ -3,16 +3,30 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 import unittest
+from pathlib import Path
 
 from report_helpers import PROGRAM, ReportPage
 from simulate_helpers import MIB, layered, result_of, simulate
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "fakes"))
+from wait_until import wait_until  # noqa: E402
+
 GIB = 2**30
 CPU_TIMES = ("plan_first_s", "plan_best_s", "bound_s")
 EXTRA = ("runs", "option", "value", "setting")
+
+
+def threads_named(process, name):
+    """Whether the process has a thread of that name."""
+    try:
+        return any((task / "comm").read_text().strip() == name[:15] for task in Path(f"/proc/{process}/task").iterdir())
+    except FileNotFoundError:
+        return False
 
 
 class SweepTest(unittest.TestCase):
@@ -73,6 +87,26 @@ class SweepTest(unittest.TestCase):
     def test_the_last_value_is_there_in_spite_of_rounding(self):
         rows = self.swept("--gpu-memory", "192MiB", "--sweep", "ssd=0.1e9:0.7e9:0.1e9")
         self.assertEqual(len(rows), 7)
+
+    def test_rows_are_the_same_on_any_number_of_threads(self):
+        options = ("--sweep", "gpu-memory=16MiB:316MiB:20MiB", "--sweep", "ssd=1e9:3e9:0.5e9", "--host-memory", "64MiB")
+        texts = {simulate(self.trace, *options, "--threads", str(threads)).stdout for threads in (1, 2, 5)}
+        self.assertEqual(len(texts), 1)
+        self.assertEqual(len(texts.pop().splitlines()), 1 + 16 + 5)
+        rows = [[{key: value for key, value in row.items() if key not in CPU_TIMES}
+                 for row in self.swept(*options, "--threads", str(threads))] for threads in (1, 3)]  # fmt: skip
+        self.assertEqual(*rows)
+        self.assertEqual(simulate(self.trace, *options, "--threads", "0").returncode, 2)
+
+    def test_ctrl_c_ends_a_sweep_and_leaves_nothing(self):
+        page = os.path.join(self.scratch.name, "cancelled.html")
+        command = [PROGRAM, "simulate", "--trace", "llama3-8b:batch=4", "--sweep", "gpu=20GB:90GB:0.1GB", "--html", page]
+        sweep = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        wait_until(lambda: threads_named(sweep.pid, "spillway-work"))
+        sweep.send_signal(signal.SIGINT)
+        out, err = sweep.communicate(timeout=60)
+        self.assertEqual((sweep.returncode, out, err), (-signal.SIGINT, b"", b""))
+        self.assertFalse([name for name in os.listdir(self.scratch.name) if name.startswith("cancelled")])
 
     def test_what_cannot_run_is_a_row_with_its_reason(self):
         rows = self.swept("--sweep", "gpu-memory=16MiB:216MiB:100MiB")

@@ -67,11 +67,10 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   simulate->add_option("--policy", options->policy, "plan (default), lru, belady, g10, lp or none")
       ->check(CLI::IsMember({"plan", "lru", "belady", "g10", "lp", "none"}));
   simulate
-      ->add_option(
-          "--bound", options->bound,
-          "quick (default), lp: tighter, in seconds to minutes, or lp-one-tier: of plans that change no "
-          "spilled bytes' tier")
-      ->check(CLI::IsMember({"quick", "lp", "lp-one-tier"}));
+      ->add_option("--bound", options->bound,
+                   "quick (default), coarse: tighter, in seconds, lp: tighter still, in seconds to minutes; "
+                   "coarse-one-tier, lp-one-tier: of plans that change no spilled bytes' tier")
+      ->check(CLI::IsMember({"quick", "coarse", "coarse-one-tier", "lp", "lp-one-tier"}));
   simulate->add_option("--iterations", options->iterations, "Simulated; the last two count (default 6)")
       ->check(CLI::Range(kLeastIterations, 1000u));
   simulate->add_option("--noise", options->noise, "Kernels last up to this part more or less (default 0)")

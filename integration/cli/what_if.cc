@@ -97,7 +97,9 @@ void FillPoint(const Simulation& simulation, const absl::StatusOr<SimulateResult
   }
   point->runs = true;
   point->iteration_s = static_cast<double>(result->execution.iteration) / 1e9;
-  point->percent_of_bound = result->PercentOfBound();
+  const auto quick = static_cast<double>(std::max(result->quick_bound.Best(), result->execution.ideal));
+  const auto iteration = static_cast<double>(result->execution.iteration);
+  point->percent_of_bound = iteration > 0 ? 100 * quick / iteration : 100;
 }
 
 struct Axis {
@@ -196,7 +198,9 @@ absl::StatusOr<SimulateResult> SimulateAll(const Simulation& simulation, SweepLi
   const absl::Status never_fails =
       workers->ForEach("simulating other machines", 1 + list->trials.size(), [&](size_t i) {
         if (i == 0) {
-          own = RunOne(simulation.options, simulation.workload);
+          SimulateOptions options = simulation.options;
+          options.bound = "coarse-one-tier";  // some seconds, meanwhile the others go on
+          own = RunOne(options, simulation.workload);
           return absl::OkStatus();
         }
         const Trial& trial = list->trials[i - 1];
@@ -250,6 +254,7 @@ WhatIf SimulateWhatIf(const ReportData& data, Workers* workers, double most_cpu_
   result.iteration_s = static_cast<double>(own->execution.iteration) / 1e9;
   result.ideal_s = static_cast<double>(own->execution.ideal) / 1e9;
   result.bound_s = static_cast<double>(std::max(own->bound, own->execution.ideal)) / 1e9;
+  result.bound_is_near = own->bound_is_near;
   result.sweeps = std::move(list.sweeps);
   return result;
 }

@@ -13,7 +13,8 @@
 namespace spillway::policy {
 namespace {
 
-constexpr uint32_t kFirstSlots = 64, kMostSlots = 512;
+// The first make a bound at once, of whatever trace; fewer than the second are too few to be near.
+constexpr uint32_t kFirstSlots = 32, kLeastSlots = 128, kMostSlots = 512;
 constexpr double kEnough = 0.999;  // of a known plan's time: what is left is not worth a search
 // Of the bound, what slots twice as fine made of it: after so little none finer are tried, and no more than
 // so much is what is still missing.
@@ -87,10 +88,10 @@ class CoarseSearch {
     const bool finest = coarse.slots.size() == fine_.slots.size() || bound_.iteration >= enough_;
     const double made =
         static_cast<double>(bound_.iteration - before_) / static_cast<double>(bound_.iteration);
-    const bool first = before_ == 0;
+    const bool fine_enough = before_ != 0 && slots >= kLeastSlots;
     before_ = bound_.iteration;
-    bound_.is_near = finest || (!first && made <= kNear);
-    return finest || (!first && made <= kLittle);
+    bound_.is_near = finest || (fine_enough && made <= kNear);
+    return finest || (fine_enough && made <= kLittle);
   }
 
   const LpTimeline& fine_;

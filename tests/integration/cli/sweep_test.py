@@ -144,6 +144,13 @@ class SweepTest(unittest.TestCase):
             self.assertEqual(cell[1:], [*percents, *seconds, *(f"{value:.2f}" for value in [*moved, row["peak_host_bytes"] / GIB])])
             self.assertEqual(line.split()[1:], [*percents, *seconds, f"{moved[0] + moved[1]:.2f}", f"{moved[2] + moved[3]:.2f}"])
 
+    def test_the_table_says_whether_the_share_of_the_bound_is_known(self):
+        sweep = ("--sweep", "gpu-memory=160MiB:224MiB:32MiB", "--host-memory", "40MiB")
+        self.assertIn(">= % of bound", simulate(self.trace, *sweep).stdout.splitlines()[0])
+        head = simulate(self.trace, *sweep, "--bound", "coarse-one-tier").stdout.splitlines()[0]
+        self.assertIn("% of bound", head)
+        self.assertNotIn(">=", head)
+
     def test_a_machine_that_cannot_run_is_a_gap_with_a_cross(self):
         rows = self.swept("--sweep", "gpu-memory=16MiB:216MiB:100MiB")
         simulate(self.trace, "--sweep", "gpu-memory=16MiB:216MiB:100MiB", "--html", self.page)

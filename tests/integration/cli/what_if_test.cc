@@ -151,6 +151,19 @@ TEST(WhatIfTest, ItsTimeBeginsWithTheCall) {
     EXPECT_EQ(point.problem, point.factor == 1 ? "" : "left out: simulating took too long");
 }
 
+// The bound of the run's machine is a near one, without CLP as well; those of others are quick ones.
+TEST(WhatIfTest, TheRunsOwnBoundIsNear) {
+  const WhatIf what_if = Simulated(RunOn(450, 300));
+  ASSERT_EQ(what_if.missing, "");
+  EXPECT_TRUE(what_if.bound_is_near);
+  EXPECT_LE(what_if.bound_s, what_if.iteration_s);
+  for (const WhatIfPoint& point : SweepOf(what_if, WhatIfAxis::kGpuMemory).points) {
+    if (point.factor == 1) {
+      EXPECT_LE(point.percent_of_bound, 100 * what_if.bound_s / what_if.iteration_s + 1e-6);
+    }
+  }
+}
+
 TEST(WhatIfTest, IsTheSameOnAnyNumberOfThreads) {
   const WhatIf one = Simulated(RunOn(450, 300), 1);
   ASSERT_EQ(one.missing, "");

@@ -70,6 +70,7 @@ CLI::App* AddEstimate(CLI::App* app, EstimateOptions* options) {
   estimate->add_option("--sweep", options->sweep, "Write a page with GPU memory x host memory to this file");
   estimate->add_option("--trace", options->save_trace,
                        "Write the iteration's trace to this file, for `spillway simulate`");
+  AddThreads(estimate, &options->threads);
   estimate->add_flag("--json", options->json, "Print JSON");
   return estimate;
 }
@@ -79,7 +80,8 @@ int RunEstimate(const EstimateOptions& options) {
     const absl::Status found = FindDrawingLibrary(options.library_directory);
     if (!found.ok()) return Refuse(found);
   }
-  auto estimate = MakeEstimate(options);
+  Workers workers(options.threads, stderr);
+  auto estimate = MakeEstimate(options, &workers);
   if (!estimate.ok()) return Refuse(estimate.status());
   if (!options.save_trace.empty()) {
     const absl::Status written = WriteTrace(
@@ -88,7 +90,7 @@ int RunEstimate(const EstimateOptions& options) {
   }
   if (!options.sweep.empty()) {
     SimulateOptions shown;
-    const std::vector<SweepRow> rows = SweepEstimate(*estimate, EndOf(options, End::kFast), &shown);
+    const std::vector<SweepRow> rows = SweepEstimate(*estimate, EndOf(options, End::kFast), &workers, &shown);
     shown.trace = options.model;
     ReportModel page = SweepModel(shown, rows);
     page.command = "spillway estimate";

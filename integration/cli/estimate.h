@@ -1,6 +1,6 @@
 // `spillway estimate`: what training a model would take before there is a job to record: its peak of device
-// memory, whether it fits, what would move and how long an iteration would last. One thread. What fails is a
-// line and an exit status.
+// memory, whether it fits, what would move and how long an iteration would last. What fails is a line and an
+// exit status.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_ESTIMATE_H_
 #define SPILLWAY_INTEGRATION_CLI_ESTIMATE_H_

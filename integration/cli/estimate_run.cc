@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -12,6 +13,7 @@
 #include "integration/cli/common/units.h"
 #include "integration/cli/model_config.h"
 #include "integration/cli/quantities.h"
+#include "integration/cli/smallest_budget.h"
 #include "integration/cli/trace_files.h"
 
 namespace spillway::integration {
@@ -168,30 +170,25 @@ std::vector<End> EndsOf(const EstimateOptions& options) {
   return {EndOf(options, End::kSlow)};
 }
 
-// Whether a budget gives 95 % of the uncapped speed at each end that is asked for.
-bool Good(const Estimate& estimate, const std::vector<policy::Workload>& workloads, Bytes budget) {
+// Whether a budget gives 95 % of the uncapped speed with the times of one end.
+bool Good(const Estimate& estimate, const policy::Workload& workload, Bytes budget) {
   const EstimateFit fit = FitOf(estimate, budget, estimate.host_bytes);
   if (!fit.problem.empty()) return false;
   if (fit.everything) return true;
-  for (const policy::Workload& workload : workloads) {
-    const auto run = RunAt(estimate, workload, fit, estimate.host_bytes);
-    if (!run.ok() || run->execution.PercentOfIdeal() < 100 * kGoodPart) return false;
-  }
-  return true;
+  const auto run = RunAt(estimate, workload, fit, estimate.host_bytes);
+  return run.ok() && run->execution.PercentOfIdeal() >= 100 * kGoodPart;
 }
 
 // By halving, to a sixty-fourth of the peak; the speed is taken to grow with the budget.
-Bytes FindSmallest(const Estimate& estimate, const std::vector<policy::Workload>& workloads) {
-  Bytes high = kChunk;
-  while (!FitOf(estimate, high, estimate.host_bytes).everything) high += high;  // everything fits
-  Bytes low = 0;
-  const Bytes near = std::max(kChunk, estimate.tape.peak_chunks / 64);
-  while (high - low > near) {
-    const Bytes middle = (low + (high - low) / 2) / kChunk * kChunk;
-    if (middle <= low || middle >= high) break;
-    (Good(estimate, workloads, middle) ? high : low) = middle;
-  }
-  return high;
+Bytes FindSmallest(const Estimate& estimate, const std::vector<policy::Workload>& workloads,
+                   Workers* workers) {
+  BudgetRange range;
+  range.unit = range.high = kChunk;
+  while (!FitOf(estimate, range.high, estimate.host_bytes).everything) range.high += range.high;
+  range.near = std::max(kChunk, estimate.tape.peak_chunks / 64);
+  return SmallestBudget(
+      range, workloads.size(),
+      [&](Bytes budget, size_t end) { return Good(estimate, workloads[end], budget); }, workers);
 }
 
 std::string Shortfall(const char* what, Bytes needed, Bytes there) {
@@ -256,7 +253,7 @@ EstimateFit FitOf(const Estimate& estimate, Bytes budget, Bytes host_bytes) {
   return fit;
 }
 
-absl::StatusOr<Estimate> MakeEstimate(const EstimateOptions& options) {
+absl::StatusOr<Estimate> MakeEstimate(const EstimateOptions& options, Workers* workers) {
   Estimate estimate;
   auto shape = ReadModel(options.model);
   if (!shape.ok()) return shape.status();
@@ -275,51 +272,50 @@ absl::StatusOr<Estimate> MakeEstimate(const EstimateOptions& options) {
   if (!tape.ok()) return tape.status();
   estimate.tape = *std::move(tape);
   estimate.fit = FitOf(estimate, budget, estimate.host_bytes);
-  std::vector<policy::Workload> workloads;
-  for (const End end : EndsOf(options)) {
-    const policy::Workload& workload =
-        workloads.emplace_back(WithTimes(estimate.tape, estimate.machine, end));
-    EstimateTime time;
-    time.efficiency = end == End::kFast ? "high" : "low";
-    time.uncapped = workload.IdealTime();
-    if (estimate.fit.problem.empty()) {
-      auto run = RunAt(estimate, workload, estimate.fit, estimate.host_bytes);
-      if (!run.ok()) return run.status();
-      time.run = *std::move(run);
-    }
-    estimate.times.push_back(std::move(time));
-  }
-  if (options.smallest) estimate.smallest = FindSmallest(estimate, workloads);
+  const std::vector<End> ends = EndsOf(options);
+  std::vector<policy::Workload> workloads(ends.size());
+  estimate.times.resize(ends.size());
+  const absl::Status simulated = workers->ForEach("simulating", ends.size(), [&](size_t i) {
+    workloads[i] = WithTimes(estimate.tape, estimate.machine, ends[i]);
+    EstimateTime& time = estimate.times[i];
+    time.efficiency = ends[i] == End::kFast ? "high" : "low";
+    time.uncapped = workloads[i].IdealTime();
+    if (!estimate.fit.problem.empty()) return absl::OkStatus();
+    auto run = RunAt(estimate, workloads[i], estimate.fit, estimate.host_bytes);
+    if (run.ok()) time.run = *std::move(run);
+    return run.status();
+  });
+  if (!simulated.ok()) return simulated;
+  if (options.smallest) estimate.smallest = FindSmallest(estimate, workloads, workers);
   return estimate;
 }
 
-std::vector<SweepRow> SweepEstimate(const Estimate& estimate, End end, SimulateOptions* shown) {
-  constexpr int kBudgets = 8;
+std::vector<SweepRow> SweepEstimate(const Estimate& estimate, End end, Workers* workers,
+                                    SimulateOptions* shown) {
+  constexpr size_t kBudgets = 8;
   const policy::Workload workload = WithTimes(estimate.tape, estimate.machine, end);
   const Bytes whole =
       std::max<Bytes>(estimate.tape.peak_chunks + estimate.tape.small_bytes, kBudgets * kChunk) * 21 / 20;
   *shown = SimulationOf(estimate, estimate.fit, estimate.host_bytes);
-  std::vector<SweepRow> rows;
-  size_t sweep = 0;
-  for (const Bytes host : {Bytes{0}, estimate.host_bytes / 2, estimate.host_bytes}) {
-    for (int i = 1; i <= kBudgets; ++i) {
-      SweepRow row;
-      row.sweep = sweep;
-      row.option = absl::StrFormat("host-memory=%.1fGiB gpu-memory", static_cast<double>(host) / kGiB);
-      row.value = static_cast<double>(whole / kBudgets * static_cast<Bytes>(i) / kChunk * kChunk);
-      row.value_text = absl::StrFormat("%.2fGiB", row.value / kGiB);
-      const EstimateFit fit = FitOf(estimate, static_cast<Bytes>(row.value), host);
-      row.problem = fit.problem;
-      if (row.problem.empty()) {
-        auto run = RunAt(estimate, workload, fit, host);
-        if (run.ok()) row.result = *std::move(run);
-        if (!run.ok()) row.problem = std::string(run.status().message());
-        row.result.execution.read_waits.clear();
-      }
-      rows.push_back(std::move(row));
-    }
-    ++sweep;
-  }
+  const Bytes hosts[] = {0, estimate.host_bytes / 2, estimate.host_bytes};
+  std::vector<SweepRow> rows(kBudgets * std::size(hosts));
+  const absl::Status never_fails = workers->ForEach("simulating", rows.size(), [&](size_t i) {
+    SweepRow& row = rows[i];
+    row.sweep = i / kBudgets;
+    const Bytes host = hosts[row.sweep];
+    row.option = absl::StrFormat("host-memory=%.1fGiB gpu-memory", static_cast<double>(host) / kGiB);
+    row.value = static_cast<double>(whole / kBudgets * (i % kBudgets + 1) / kChunk * kChunk);
+    row.value_text = absl::StrFormat("%.2fGiB", row.value / kGiB);
+    const EstimateFit fit = FitOf(estimate, static_cast<Bytes>(row.value), host);
+    row.problem = fit.problem;
+    if (!row.problem.empty()) return absl::OkStatus();
+    auto run = RunAt(estimate, workload, fit, host);
+    if (run.ok()) row.result = *std::move(run);
+    if (!run.ok()) row.problem = std::string(run.status().message());
+    row.result.execution.read_waits.clear();
+    return absl::OkStatus();
+  });
+  if (!never_fails.ok()) rows.clear();
   return rows;
 }
 

@@ -1,6 +1,7 @@
 // One estimate: from the options of `spillway estimate` to the iteration's trace, whether it fits, and what
 // the simulator makes of it. Below the subcommand, its report and its sweep. Reads the model's and the
-// machine's file; prints nothing. One thread. Fails for wrong options and files.
+// machine's file; prints nothing. The result does not depend on the number of workers. Fails for wrong
+// options and files.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_ESTIMATE_RUN_H_
 #define SPILLWAY_INTEGRATION_CLI_ESTIMATE_RUN_H_
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "integration/cli/common/workers.h"
 #include "integration/cli/estimate_machine.h"
 #include "integration/cli/simulation_run.h"
 #include "integration/cli/sweep.h"
@@ -30,6 +32,7 @@ struct EstimateOptions {
   std::string sweep;              // the page to write, with the times of the fast end; empty: none
   std::string save_trace;         // where the trace goes, with the times of the slow end; empty: nowhere
   std::string library_directory;  // where the drawing library lies
+  unsigned threads = 0;           // 0: one for each processor
   bool json = false;
 };
 
@@ -68,7 +71,7 @@ struct Estimate {
 
 // InvalidArgument or NotFound for wrong options and files; else an estimate, whose fit has the problem when
 // the job does not fit.
-absl::StatusOr<Estimate> MakeEstimate(const EstimateOptions& options);
+absl::StatusOr<Estimate> MakeEstimate(const EstimateOptions& options, Workers* workers);
 
 // One end of the machine's range.
 enum class End : uint8_t { kSlow, kFast };
@@ -76,7 +79,8 @@ enum class End : uint8_t { kSlow, kFast };
 End EndOf(const EstimateOptions& options, End otherwise);
 
 // The same job on budgets from the least that runs to the peak, for three sizes of host memory.
-std::vector<SweepRow> SweepEstimate(const Estimate& estimate, End end, SimulateOptions* shown);
+std::vector<SweepRow> SweepEstimate(const Estimate& estimate, End end, Workers* workers,
+                                    SimulateOptions* shown);
 
 // The trace with the times of one end.
 policy::Workload WithTimes(const policy::TapeResult& tape, const EstimateMachine& machine, End end);

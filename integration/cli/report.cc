@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "integration/cli/chrome_trace.h"
 #include "integration/cli/common/exit_status.h"
+#include "integration/cli/common/workers.h"
 #include "integration/cli/page_file.h"
 #include "integration/cli/quantities.h"
 #include "integration/cli/report_data.h"
@@ -83,10 +84,12 @@ absl::StatusOr<ReportModel> ModelOfFile(const ReportOptions& options) {
     if (absl::Status status = WriteChromeTrace(*text, options); !status.ok()) return status;
   }
   WhatIf what_if;
-  if (options.what_if)
-    what_if = SimulateWhatIf(*data);
-  else
+  if (options.what_if) {
+    Workers workers(options.threads, stderr);
+    what_if = SimulateWhatIf(*data, &workers);
+  } else {
     what_if.missing = "it was switched off (--no-what-if)";
+  }
   return ModelOf(*data, what_if, options.assumptions);
 }
 
@@ -110,6 +113,7 @@ CLI::App* AddReport(CLI::App* app, ReportOptions* options) {
       "Terabytes that each drive is rated to be written (assumed: 600)");
   report->add_option("--watts", options->assumptions.watts, "Power of the job, where it could not be read");
   report->add_option("--price-per-kwh", options->assumptions.price_per_kwh, "Price of a kilowatt-hour");
+  AddThreads(report, &options->threads);
   report->add_flag("!--no-what-if", options->what_if, "Simulate no other machines: no bound, and at once");
   return report;
 }

@@ -18,6 +18,7 @@ struct ReportOptions {
   std::string output;             // empty: `file` with .html in place of .json, unless `json`
   std::string chrome_trace;       // file to write; empty: none
   std::string library_directory;  // where the drawing library lies
+  unsigned threads = 0;           // for the simulations; 0: one for each processor
   bool json = false;
   bool what_if = true;
   ReportAssumptions assumptions;
@@ -26,8 +27,8 @@ struct ReportOptions {
 // Adds the subcommand; `options` must live until the command line has been parsed.
 CLI::App* AddReport(CLI::App* app, ReportOptions* options);
 
-// Returns the exit status: 0; 2 for wrong use, a file that is no whole data of a run, or a page that cannot be
-// written.
+// Returns the exit status: 0; 2 for wrong use, a file that is no whole data of a run, or a page that cannot
+// be written.
 int Report(const ReportOptions& options);
 
 // The page alone; for `spillway run`. An error names the file.

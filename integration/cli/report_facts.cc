@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "integration/cli/report_bins.h"
 #include "integration/cli/report_units.h"
+#include "integration/cli/simulation_run.h"
 
 namespace spillway::integration {
 namespace {
@@ -21,8 +22,8 @@ constexpr double kBelowBound = 0.95;
 constexpr char kHelps[] = "what would help most: ";
 constexpr char kNoneHelps[] = "no setting would help";
 
-// The process's own mean while nothing but the iteration ran, else the median without the first, in which plans
-// are not there yet.
+// The process's own mean while nothing but the iteration ran, else the median without the first, in which
+// plans are not there yet.
 void FindIteration(const ReportData& data, ReportFacts* facts) {
   facts->iteration_how = "no iteration repeated itself";
   if (data.metrics.iteration_s) {
@@ -49,6 +50,7 @@ void FindTimes(const ReportData& data, const WhatIf& what_if, ReportFacts* facts
   FindIteration(data, facts);
   facts->ideal_s = simulated ? Known(what_if.ideal_s) : data.metrics.ideal_s;
   facts->bound_s = simulated ? Known(what_if.bound_s) : data.metrics.bound_s;
+  facts->bound_is_near = simulated && what_if.bound_is_near;  // the run's own is a quick one
   if (!facts->iteration_s || *facts->iteration_s <= 0) {
     facts->bound_missing = "no iteration repeated itself, or none was marked";
     return;
@@ -90,8 +92,8 @@ struct DriveWear {
   double written = 0, ranks = 1;
 };
 
-// Directories on one drive share what it is rated at. A file that does not name drives counts each directory as
-// one; one that has no bytes by directory has them in equal parts.
+// Directories on one drive share what it is rated at. A file that does not name drives counts each directory
+// as one; one that has no bytes by directory has them in equal parts.
 std::vector<DriveWear> WearOfDrives(const ReportData& data, double written) {
   if (!data.capacity.disks) return {{written, 1}};
   const std::vector<ReportDisk>& disks = *data.capacity.disks;
@@ -196,6 +198,10 @@ std::string CauseWords(const std::string& cause) {
   if (cause == "gpu_arrival") return "for bytes on their way, no thread waited";
   if (cause == "run_ahead") return "for the bound on launches under way";
   return cause;
+}
+
+std::string ReportFacts::AtLeast(double percent) const {
+  return bound_is_near || percent >= SimulateResult::kLeastShareKnown ? "" : "at least ";
 }
 
 ReportFacts FactsOf(const ReportData& data, const WhatIf& what_if, const ReportAssumptions& assumptions) {

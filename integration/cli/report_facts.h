@@ -27,9 +27,12 @@ struct ReportFacts {
   Known lost_seconds, lost_percent;
   std::vector<std::pair<std::string, double>> lost_by_cause;  // in words, the greatest first
   Known iteration_s, ideal_s, bound_s, percent_of_bound, percent_of_ideal;
+  bool bound_is_near = false;  // it is as long as it can be, to some hundredths
   // Of an iteration, what neither its kernels took nor the GPU lost to a cause of ours: host, data, other
   // work. No plan makes it shorter: percent_with_pauses is the share of the bound that counts it.
   Known own_pauses_s, percent_with_pauses;
+  // "at least ", or nothing where a share of the bound is known to 2 points.
+  std::string AtLeast(double percent) const;
   std::string iteration_how;  // what iteration_s is, or why it is not known
   std::string bound_missing;  // why there is no share of the bound
   double drives = 0;          // as far as the file tells them apart; 0: the run had no disk

@@ -31,6 +31,12 @@ void Add(std::optional<Chart> chart, const std::string& why_not, Section* sectio
     section->missing.push_back(why_not);
 }
 
+// Beside a share of the bound.
+std::string ShareNote(const ReportFacts& facts, const Known& percent, const char* note) {
+  if (!percent) return facts.bound_missing;
+  return absl::StrCat(facts.AtLeast(*percent).empty() ? "" : "at least; ", note);
+}
+
 Section Overview(const ReportFacts& facts) {
   Section section{"overview", "", {}, {}, {}, {}, {}};
   section.figures = {
@@ -40,7 +46,7 @@ Section Overview(const ReportFacts& facts) {
       FigureOf("lost_percent", "time lost", facts.lost_percent, Unit::kPercent),
       FigureOf("iteration_seconds", "one iteration", facts.iteration_s, Unit::kSeconds, facts.iteration_how),
       FigureOf("percent_with_pauses", "share of the possible", facts.percent_with_pauses, Unit::kPercent,
-               facts.percent_with_pauses ? "100 %: no plan is faster" : facts.bound_missing)};
+               ShareNote(facts, facts.percent_with_pauses, "100 %: no plan is faster"))};
   return section;
 }
 
@@ -145,9 +151,9 @@ Section Bound(const ReportData& data, const ReportFacts& facts, const WhatIf& wh
       FigureOf("own_pauses_seconds", "without work for the GPU", facts.own_pauses_s, Unit::kSeconds,
                facts.own_pauses_s ? "the job's own: host, data, other work" : "the time lost is not known"),
       FigureOf("bound_seconds", "bound", facts.bound_s, Unit::kSeconds,
-               facts.bound_s ? "no plan is faster on this machine" : why),
+               facts.bound_s ? "no plan of Spillway is faster here: spilled bytes stay in their tier" : why),
       FigureOf("percent_of_bound", "share of the bound", facts.percent_of_bound, Unit::kPercent,
-               facts.percent_of_bound ? "without the job's own pauses" : why),
+               ShareNote(facts, facts.percent_of_bound, "without the job's own pauses")),
       FigureOf("percent_of_ideal", "share of the kernels alone", facts.percent_of_ideal, Unit::kPercent,
                facts.percent_of_ideal ? "" : why)};
   if (!facts.percent_of_bound && !why.empty())

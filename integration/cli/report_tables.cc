@@ -164,7 +164,7 @@ Table WhatIfTable(const WhatIf& what_if, const WhatIfSweep& sweep) {
               {{NameOf(sweep.axis), unit},
                {"one iteration", Unit::kSeconds},
                {"of this run's", Unit::kPercent},
-               {"share of its bound", Unit::kPercent},
+               {"share of its bound, at least", Unit::kPercent},
                {"", {}}},
               {}};
   for (const WhatIfPoint& point : sweep.points) {

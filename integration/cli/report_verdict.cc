@@ -64,8 +64,9 @@ std::string Cause(const ReportFacts& facts) {
 
 std::string Bound(const ReportFacts& facts) {
   if (!facts.percent_with_pauses) return "";
-  return absl::StrCat("That is ", Shown(*facts.percent_with_pauses, Unit::kPercent),
-                      " of the speed that no plan can beat with this memory",
+  return absl::StrCat("That is ", facts.AtLeast(*facts.percent_with_pauses),
+                      Shown(*facts.percent_with_pauses, Unit::kPercent),
+                      " of the speed that no plan of Spillway can beat with this memory",
                       facts.own_pauses_s ? ", these rates and the job's own pauses." : " and these rates.");
 }
 

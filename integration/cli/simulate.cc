@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "integration/cli/common/exit_status.h"
+#include "integration/cli/common/workers.h"
 #include "integration/cli/page_file.h"
 #include "integration/cli/quantities.h"
 #include "integration/cli/simulate_report.h"
@@ -66,11 +67,10 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   simulate->add_option("--policy", options->policy, "plan (default), lru, belady, g10, lp or none")
       ->check(CLI::IsMember({"plan", "lru", "belady", "g10", "lp", "none"}));
   simulate
-      ->add_option(
-          "--bound", options->bound,
-          "quick (default), lp: tighter, in seconds to minutes, or lp-one-tier: of plans that change no "
-          "spilled bytes' tier")
-      ->check(CLI::IsMember({"quick", "lp", "lp-one-tier"}));
+      ->add_option("--bound", options->bound,
+                   "quick (default), coarse: tighter, in seconds, lp: tighter still, in seconds to minutes; "
+                   "coarse-one-tier, lp-one-tier: of plans that change no spilled bytes' tier")
+      ->check(CLI::IsMember({"quick", "coarse", "coarse-one-tier", "lp", "lp-one-tier"}));
   simulate->add_option("--iterations", options->iterations, "Simulated; the last two count (default 6)")
       ->check(CLI::Range(kLeastIterations, 1000u));
   simulate->add_option("--noise", options->noise, "Kernels last up to this part more or less (default 0)")
@@ -80,6 +80,7 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   simulate->add_option("--convert", options->convert,
                        "Write the trace as a compact file, or as CSV into a folder (a name that ends in /)");
   simulate->add_option("--sweep", options->sweep, absl::StrCat("A table of what-ifs: ", SweepForm()));
+  AddThreads(simulate, &options->threads);
   simulate->add_option("--html", options->html, "Write the sweep as a page with charts to this file");
   simulate->add_flag("--json", options->json, "Print JSON");
   return simulate;
@@ -88,7 +89,8 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
 namespace {
 
 int PrintSweep(const SimulateOptions& options, const policy::Workload& workload) {
-  auto rows = RunSweeps(options, workload);
+  Workers workers(options.threads, stderr);
+  auto rows = RunSweeps(options, workload, &workers);
   if (!rows.ok()) return Fail(rows.status());
   if (!options.html.empty()) {
     const absl::Status written = WritePage(SweepModel(options, *rows), SweepJson(options, *rows),

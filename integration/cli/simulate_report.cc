@@ -22,9 +22,9 @@ std::string ReportText(const SimulateResult& result) {
                       result.tensors, static_cast<double>(result.peak_live_bytes) / kGiB);
   absl::StrAppendFormat(
       &text,
-      "policy %s: %.2f %% of ideal, %.2f %% of bound (%s); iteration %.3f s, ideal %.3f s, bound %.3f s\n",
-      result.policy, run.PercentOfIdeal(), result.PercentOfBound(), result.bound_kind, Seconds(run.iteration),
-      Seconds(run.ideal), Seconds(result.bound));
+      "policy %s: %.2f %% of ideal, %s%.2f %% of bound (%s); iteration %.3f s, ideal %.3f s, bound %.3f s\n",
+      result.policy, run.PercentOfIdeal(), result.ShareIsKnown() ? "" : "at least ", result.PercentOfBound(),
+      result.bound_kind, Seconds(run.iteration), Seconds(run.ideal), Seconds(result.bound));
   absl::StrAppendFormat(
       &text,
       "moved per iteration, GiB: host to GPU %.2f, GPU to host %.2f, SSD to GPU %.2f, GPU to SSD %.2f\n",
@@ -55,6 +55,7 @@ nlohmann::json ResultJson(const SimulateResult& result) {
       {"iteration_us", Micros(run.iteration)},
       {"ideal_us", Micros(run.ideal)},
       {"bound_kind", result.bound_kind},
+      {"share_is_known", result.ShareIsKnown()},
       {"bound_us", Micros(result.bound)},
       {"bound_s", result.bound_s},
       {"quick_bound_us",

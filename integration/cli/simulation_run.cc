@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "integration/cli/quantities.h"
 #include "policy/offline/benefit_choice.h"
+#include "policy/offline/coarse_bound.h"
 #include "policy/offline/lp_bound.h"
 #include "policy/offline/lp_plan.h"
 #include "policy/planner/plan_search.h"
@@ -101,11 +102,22 @@ std::vector<policy::Nanos> NoisyDurations(const policy::Workload& workload, cons
   return durations;
 }
 
+// Without noise.
+policy::ExecutionOptions ExecutionOf(const SimulateOptions& options) {
+  policy::ExecutionOptions execution;
+  execution.iterations = options.iterations;
+  if (options.policy == "lru") {
+    execution.prefetch = false;
+    execution.victims = policy::VictimOrder::kLeastRecentlyUsed;
+  }
+  return execution;
+}
+
 // The plan of a policy; lru has none and moves on demand.
 absl::StatusOr<policy::TransferPlan> PlanFor(const SimulateOptions& options, const policy::Workload& workload,
                                              const policy::Lifetimes& lifetimes,
                                              const policy::Machine& machine, SimulateResult* result) {
-  const double begin = CpuSeconds();
+  const double begin = ThreadCpuSeconds();
   policy::TransferPlan plan;
   for (const policy::WorkloadKernel& kernel : workload.kernels) plan.kernel_times.push_back(kernel.duration);
   if (options.policy == "plan") {
@@ -113,7 +125,7 @@ absl::StatusOr<policy::TransferPlan> PlanFor(const SimulateOptions& options, con
     search.bound = policy::FindQuickBound(workload, lifetimes, machine).Best();
     policy::PlanSearch planner(workload, lifetimes, machine, search);
     plan = planner.First();
-    result->plan_first_s = CpuSeconds() - begin;
+    result->plan_first_s = ThreadCpuSeconds() - begin;
     for (;;) {
       auto more = planner.Improve();
       if (!more.ok()) return more.status();
@@ -133,36 +145,68 @@ absl::StatusOr<policy::TransferPlan> PlanFor(const SimulateOptions& options, con
                          ? policy::ChooseByBenefit(workload, lifetimes, plan.kernel_times, choice)
                          : policy::ChooseTransfers(workload, lifetimes, plan.kernel_times, choice);
     policy::ChooseTiers(workload, lifetimes, machine, policy::TierOrder::kFarthestFirst, &plan);
-    result->plan_first_s = CpuSeconds() - begin;
+    result->plan_first_s = ThreadCpuSeconds() - begin;
   } else if (options.policy == "lp") {
     auto rounded = policy::PlanByLp(workload, lifetimes, machine);
     if (!rounded.ok()) return rounded.status();
     plan = *std::move(rounded);
-    result->plan_first_s = CpuSeconds() - begin;
+    result->plan_first_s = ThreadCpuSeconds() - begin;
   }
-  result->plan_best_s = CpuSeconds() - begin;
+  result->plan_best_s = ThreadCpuSeconds() - begin;
   return plan;
 }
 
-// Which bound the percentage is of. The LP's takes tensors of all sizes into account.
+bool IsOfOneTier(const SimulateOptions& options) { return options.bound.ends_with("-one-tier"); }
+
+// Which bound the percentage is of. The LP's takes tensors of all sizes into account; a coarse one follows
+// when a plan is known.
 absl::Status FindBound(const SimulateOptions& options, const policy::Workload& workload,
                        const policy::Lifetimes& lifetimes, const policy::Machine& machine,
                        SimulateResult* result) {
-  const double begin = CpuSeconds();
+  const double begin = ThreadCpuSeconds();
   result->bound_kind = options.bound;
   result->quick_bound = policy::FindQuickBound(workload, lifetimes, machine);
   result->bound = result->quick_bound.Best();
-  if (options.bound != "quick") {
-    const auto form = options.bound == "lp" ? policy::LpForm::kAnyPlan : policy::LpForm::kKeepTier;
+  if (options.bound.starts_with("lp")) {
+    const auto form = IsOfOneTier(options) ? policy::LpForm::kKeepTier : policy::LpForm::kAnyPlan;
     auto found = policy::FindLpBound(workload, policy::FindLifetimes(workload), machine, form);
     if (!found.ok()) return found.status();
     result->bound = std::max(result->bound, found->iteration);
+    result->bound_is_near = true;
   }
-  result->bound_s = CpuSeconds() - begin;
+  result->bound_s = ThreadCpuSeconds() - begin;
+  return absl::OkStatus();
+}
+
+// The coarse bound, by what `plan` takes where kernels last what they should.
+absl::Status FindCoarse(const SimulateOptions& options, const policy::Workload& workload,
+                        const policy::Lifetimes& lifetimes, const policy::Machine& machine,
+                        const policy::TransferPlan& plan, SimulateResult* result) {
+  const double begin = ThreadCpuSeconds();
+  policy::CoarseBoundOptions coarse;
+  coarse.form = IsOfOneTier(options) ? policy::LpForm::kKeepTier : policy::LpForm::kAnyPlan;
+  coarse.known = result->execution.iteration;
+  if (options.noise != 0) {
+    const auto run = policy::Execute(workload, lifetimes, machine, plan, ExecutionOf(options));
+    if (!run.ok()) return run.status();
+    coarse.known = run->iteration;
+  }
+  coarse.known = std::max(coarse.known, workload.IdealTime());
+  const auto found = policy::FindCoarseBound(workload, policy::FindLifetimes(workload), machine, coarse);
+  if (!found.ok()) return found.status();
+  result->bound = std::max(result->bound, found->iteration);
+  result->bound_is_near = found->is_near;
+  result->bound_s += ThreadCpuSeconds() - begin;
   return absl::OkStatus();
 }
 
 }  // namespace
+
+double ThreadCpuSeconds() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
 
 double CpuSeconds() { return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC); }
 
@@ -186,17 +230,16 @@ absl::StatusOr<SimulateResult> RunOne(const SimulateOptions& options, const poli
   if (options.plan_independent) planned_for.pcie_both = {};
   auto plan = PlanFor(options, workload, lifetimes, planned_for, &result);
   if (!plan.ok()) return plan.status();
-  policy::ExecutionOptions execution;
-  execution.iterations = options.iterations;
+  policy::ExecutionOptions execution = ExecutionOf(options);
   execution.durations = NoisyDurations(workload, options);
   execution.record = !options.schedule.empty();
-  if (options.policy == "lru") {
-    execution.prefetch = false;
-    execution.victims = policy::VictimOrder::kLeastRecentlyUsed;
-  }
   auto run = policy::Execute(workload, lifetimes, *machine, *plan, execution);
   if (!run.ok()) return run.status();
   result.execution = *std::move(run);
+  if (options.bound.starts_with("coarse")) {
+    const absl::Status found = FindCoarse(options, workload, lifetimes, *machine, *plan, &result);
+    if (!found.ok()) return found;
+  }
   // With noise the bound is that of the kernels as they came.
   result.bound =
       std::max(result.bound - result.quick_bound.compute, policy::Nanos{0}) + result.execution.ideal;

@@ -1,5 +1,6 @@
 #include "integration/cli/sweep.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -120,36 +121,43 @@ std::string SweepForm() {
 }
 
 absl::StatusOr<std::vector<SweepRow>> RunSweeps(const SimulateOptions& options,
-                                                const policy::Workload& workload) {
+                                                const policy::Workload& workload, Workers* workers) {
   std::vector<Sweep> sweeps;
+  std::vector<SweepRow> rows;
   for (const std::string& text : options.sweep) {
     auto sweep = ParseSweep(text);
     if (!sweep.ok()) return sweep.status();
+    for (int i = 0; i < sweep->rows; ++i) {
+      SweepRow& row = rows.emplace_back();
+      row.sweep = sweeps.size();
+      row.value = sweep->first + i * sweep->increment;
+    }
     sweeps.push_back(*sweep);
   }
-  std::vector<SweepRow> rows;
-  for (size_t s = 0; s < sweeps.size(); ++s) {
-    for (int i = 0; i < sweeps[s].rows; ++i) {
-      auto row = RunRow(options, workload, *sweeps[s].swept, sweeps[s].first + i * sweeps[s].increment);
-      if (!row.ok()) return row.status();
-      row->sweep = s;
-      rows.push_back(*std::move(row));
-    }
-  }
+  const absl::Status status = workers->ForEach("simulating", rows.size(), [&](size_t i) {
+    auto row = RunRow(options, workload, *sweeps[rows[i].sweep].swept, rows[i].value);
+    if (!row.ok()) return row.status();
+    row->sweep = rows[i].sweep;
+    rows[i] = *std::move(row);
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
   return rows;
 }
 
 std::string SweepText(const std::vector<SweepRow>& rows) {
-  std::string text =
-      absl::StrFormat("%-24s %10s %10s %12s %14s %13s %9s %9s\n", "setting", "% of ideal", "% of bound",
-                      "iteration, s", "wait bytes, s", "wait mem, s", "in, GiB", "out, GiB");
+  const bool known =
+      std::ranges::all_of(rows, [](const SweepRow& row) { return !row.Ran() || row.result.ShareIsKnown(); });
+  std::string text = absl::StrFormat("%-24s %10s %13s %12s %14s %13s %9s %9s\n", "setting", "% of ideal",
+                                     known ? "% of bound" : ">= % of bound", "iteration, s", "wait bytes, s",
+                                     "wait mem, s", "in, GiB", "out, GiB");
   for (const SweepRow& row : rows) {
     if (!row.Ran()) {
       absl::StrAppendFormat(&text, "%-24s cannot run: %s\n", row.Setting(), row.problem);
       continue;
     }
     const policy::Execution& run = row.result.execution;
-    absl::StrAppendFormat(&text, "%-24s %10.2f %10.2f %12.3f %14.3f %13.3f %9.2f %9.2f\n", row.Setting(),
+    absl::StrAppendFormat(&text, "%-24s %10.2f %13.2f %12.3f %14.3f %13.3f %9.2f %9.2f\n", row.Setting(),
                           run.PercentOfIdeal(), row.result.PercentOfBound(),
                           static_cast<double>(run.iteration) / 1e9, static_cast<double>(run.read_wait) / 1e9,
                           static_cast<double>(run.memory_wait) / 1e9,

@@ -1,7 +1,7 @@
-// `spillway simulate --sweep`: the same trace on a row of machines that differ in one option. Runs them one
-// after another on the calling thread and formats the table and its JSON; sweep_page says what the page shows, and
-// `spillway estimate` fills rows of its own (estimate_run). Prints nothing. Wrong use is an error; a machine
-// on which the job cannot run is a row that says why.
+// `spillway simulate --sweep`: the same trace on a row of machines that differ in one option. Runs them on
+// several threads and formats the table and its JSON; sweep_page says what the page shows, and `spillway
+// estimate` fills rows of its own (estimate_run). Prints nothing. Wrong use is an error; a machine on which
+// the job cannot run is a row that says why.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_SWEEP_H_
 #define SPILLWAY_INTEGRATION_CLI_SWEEP_H_
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "integration/cli/common/workers.h"
 #include "integration/cli/simulation_run.h"
 #include "policy/trace/workload.h"
 
@@ -34,10 +35,10 @@ struct SweepRow {
 // What --sweep accepts, in words.
 std::string SweepForm();
 
-// The rows of all sweeps of `options`, in order. An error for wrong use; a machine on which the job cannot
-// run is a row.
+// The rows of all sweeps of `options`, in order, whatever the number of workers. An error for wrong use; a
+// machine on which the job cannot run is a row.
 absl::StatusOr<std::vector<SweepRow>> RunSweeps(const SimulateOptions& options,
-                                                const policy::Workload& workload);
+                                                const policy::Workload& workload, Workers* workers);
 
 std::string SweepText(const std::vector<SweepRow>& rows);
 // {"options": ..., "sweep": [one object a row, with the keys of a single run]}

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "integration/cli/report_units.h"
 #include "integration/cli/simulation_run.h"
 #include "policy/simulator/machine.h"
+#include "policy/trace/lifetimes.h"
 #include "policy/trace/workload_file.h"
 
 namespace spillway::integration {
@@ -67,6 +69,12 @@ double DiskBytes(const SimulateResult& result) {
   return result.execution.traffic.ssd_to_gpu + result.execution.traffic.gpu_to_ssd;
 }
 
+// A point of a sweep that is to be simulated, and on which machine.
+struct Trial {
+  size_t sweep = 0, point = 0;
+  SimulateOptions options;
+};
+
 // What all sweeps have in common.
 struct Simulation {
   const policy::Workload& workload;
@@ -76,26 +84,22 @@ struct Simulation {
   double until = 0;  // of CpuSeconds()
 };
 
-WhatIfPoint PointOf(const Simulation& simulation, const SimulateOptions& options) {
-  WhatIfPoint point;
-  if (CpuSeconds() > simulation.until) {
-    point.problem = "left out: simulating took too long";
-    return point;
-  }
-  const auto result = RunOne(options, simulation.workload);
+void FillPoint(const Simulation& simulation, const absl::StatusOr<SimulateResult>& result,
+               WhatIfPoint* point) {
   if (!result.ok()) {
-    point.problem = std::string(result.status().message());
-    return point;
+    point->problem = std::string(result.status().message());
+    return;
   }
-  point.disk_bytes = DiskBytes(*result);
-  if (!simulation.has_disk && point.disk_bytes > kFewDiskBytes) {
-    point.problem = "would need a disk";
-    return point;
+  point->disk_bytes = DiskBytes(*result);
+  if (!simulation.has_disk && point->disk_bytes > kFewDiskBytes) {
+    point->problem = "would need a disk";
+    return;
   }
-  point.runs = true;
-  point.iteration_s = static_cast<double>(result->execution.iteration) / 1e9;
-  point.percent_of_bound = result->PercentOfBound();
-  return point;
+  point->runs = true;
+  point->iteration_s = static_cast<double>(result->execution.iteration) / 1e9;
+  const auto quick = static_cast<double>(std::max(result->quick_bound.Best(), result->execution.ideal));
+  const auto iteration = static_cast<double>(result->execution.iteration);
+  point->percent_of_bound = iteration > 0 ? 100 * quick / iteration : 100;
 }
 
 struct Axis {
@@ -104,83 +108,116 @@ struct Axis {
   std::vector<double> factors;
   std::string SimulateOptions::*field;
   std::string SimulateOptions::*second_field;
+  std::optional<double> own_value;  // the run's, where no factor says which it is
 };
 
-// `enough`: of a tier that holds so much, more changes nothing; 0: of no amount. The run's own point is always
-// there.
-WhatIfSweep SweepOf(const Simulation& simulation, const Axis& axis, double enough) {
-  WhatIfSweep sweep;
+// The sweeps before anything is simulated, with what is to be.
+struct SweepList {
+  std::vector<WhatIfSweep> sweeps;
+  std::vector<Trial> trials;  // of all points but the run's own
+};
+
+// `enough`: of a tier that holds so much, more changes nothing; 0: of no amount. The run's own point is
+// always there.
+void AddSweep(const Simulation& simulation, const Axis& axis, double enough, SweepList* list) {
+  WhatIfSweep& sweep = list->sweeps.emplace_back();
   sweep.axis = axis.axis;
   for (double factor : axis.factors) {
-    SimulateOptions one = simulation.options;
-    const double value = axis.now * factor;
-    one.*(axis.field) = Whole(value);
-    if (axis.second_field != nullptr) one.*(axis.second_field) = Whole(axis.second * factor);
-    WhatIfPoint point = PointOf(simulation, one);
-    point.value = value;
-    point.factor = factor;
-    sweep.points.push_back(point);
-    if (factor >= 1 && enough > 0 && value >= enough) break;
+    Trial trial{list->sweeps.size() - 1, sweep.points.size(), simulation.options};
+    WhatIfPoint& point = sweep.points.emplace_back();
+    point.value = axis.now * factor;
+    point.factor = axis.own_value ? (point.value == *axis.own_value ? 1 : 0) : factor;
+    trial.options.*(axis.field) = Whole(point.value);
+    if (axis.second_field != nullptr) trial.options.*(axis.second_field) = Whole(axis.second * factor);
+    if (point.factor != 1) list->trials.push_back(std::move(trial));
+    if (factor >= 1 && enough > 0 && point.value >= enough) break;
   }
-  return sweep;
 }
 
 // Of an iteration that fits: what less GPU memory would cost, down to half of what it needs.
-std::vector<WhatIfSweep> SweepsOfFitting(const Simulation& simulation, double gpu_bytes) {
+SweepList SweepsOfFitting(const Simulation& simulation, double gpu_bytes) {
   std::vector<double> factors;
   for (double part : {0.5, 0.6, 0.7, 0.8, 0.9}) factors.push_back(part * simulation.peak_bytes / gpu_bytes);
   factors.push_back(1);
   const char* const fits = "the recorded iteration fits the GPU, so that nothing else matters";
-  return {SweepOf(simulation,
-                  {WhatIfAxis::kGpuMemory, gpu_bytes, 0, factors, &SimulateOptions::gpu_memory, nullptr}, 0),
-          {WhatIfAxis::kHostMemory, {}, fits},
-          {WhatIfAxis::kDisk, {}, fits}};
+  SweepList list;
+  AddSweep(simulation,
+           {WhatIfAxis::kGpuMemory, gpu_bytes, 0, factors, &SimulateOptions::gpu_memory, nullptr, {}}, 0,
+           &list);
+  list.sweeps.push_back({WhatIfAxis::kHostMemory, {}, fits});
+  list.sweeps.push_back({WhatIfAxis::kDisk, {}, fits});
+  return list;
 }
 
-WhatIfSweep SweepOfHostMemory(const Simulation& simulation, const WhatIf& result) {
-  if (result.host_bytes > 0)
-    return SweepOf(simulation,
-                   {WhatIfAxis::kHostMemory,
-                    result.host_bytes,
-                    0,
-                    {0.5, 1, 2, 4, 8},
-                    &SimulateOptions::host_memory,
-                    nullptr},
-                   simulation.peak_bytes);
-  // A part of nothing is nothing: parts of what the job needs beyond the GPU.
-  const double beyond = std::max(0.0, simulation.peak_bytes - result.gpu_bytes);
-  WhatIfSweep sweep = SweepOf(
-      simulation,
-      {WhatIfAxis::kHostMemory, beyond, 0, {0, 0.25, 0.5, 1}, &SimulateOptions::host_memory, nullptr}, 0);
-  for (WhatIfPoint& point : sweep.points) point.factor = point.value == 0 ? 1 : 0;
-  return sweep;
-}
-
-std::vector<WhatIfSweep> SweepsOf(const Simulation& simulation, const WhatIf& result) {
-  if (result.gpu_bytes >= simulation.peak_bytes) return SweepsOfFitting(simulation, result.gpu_bytes);
-  std::vector<WhatIfSweep> sweeps;
-  sweeps.push_back(SweepOf(simulation,
-                           {WhatIfAxis::kGpuMemory,
-                            result.gpu_bytes,
-                            0,
-                            {0.5, 0.75, 1, 1.25, 1.5, 2, 3},
-                            &SimulateOptions::gpu_memory,
-                            nullptr},
-                           simulation.peak_bytes));
-  sweeps.push_back(SweepOfHostMemory(simulation, result));
-  if (!simulation.has_disk) {
-    sweeps.push_back({WhatIfAxis::kDisk, {}, "the run had no disk"});
-    return sweeps;
+void AddHostMemory(const Simulation& simulation, const WhatIf& result, SweepList* list) {
+  Axis axis{WhatIfAxis::kHostMemory,       result.host_bytes, 0, {0.5, 1, 2, 4, 8},
+            &SimulateOptions::host_memory, nullptr,           {}};
+  if (result.host_bytes > 0) {
+    AddSweep(simulation, axis, simulation.peak_bytes, list);
+    return;
   }
-  sweeps.push_back(SweepOf(simulation,
-                           {WhatIfAxis::kDisk,
-                            result.disk_in,
-                            result.disk_out,
-                            {0.5, 1, 2, 4, 8},
-                            &SimulateOptions::ssd_read,
-                            &SimulateOptions::ssd_write},
-                           0));
-  return sweeps;
+  // A part of nothing is nothing: parts of what the job needs beyond the GPU.
+  axis.now = std::max(0.0, simulation.peak_bytes - result.gpu_bytes);
+  axis.factors = {0, 0.25, 0.5, 1};
+  axis.own_value = 0;
+  AddSweep(simulation, axis, 0, list);
+}
+
+SweepList SweepsOf(const Simulation& simulation, const WhatIf& result) {
+  if (result.gpu_bytes >= simulation.peak_bytes) return SweepsOfFitting(simulation, result.gpu_bytes);
+  SweepList list;
+  AddSweep(simulation,
+           {WhatIfAxis::kGpuMemory,
+            result.gpu_bytes,
+            0,
+            {0.5, 0.75, 1, 1.25, 1.5, 2, 3},
+            &SimulateOptions::gpu_memory,
+            nullptr,
+            {}},
+           simulation.peak_bytes, &list);
+  AddHostMemory(simulation, result, &list);
+  if (!simulation.has_disk) {
+    list.sweeps.push_back({WhatIfAxis::kDisk, {}, "the run had no disk"});
+    return list;
+  }
+  AddSweep(simulation,
+           {WhatIfAxis::kDisk,
+            result.disk_in,
+            result.disk_out,
+            {0.5, 1, 2, 4, 8},
+            &SimulateOptions::ssd_read,
+            &SimulateOptions::ssd_write,
+            {}},
+           0, &list);
+  return list;
+}
+
+// The machine of the run first, then those of the sweeps, on several threads.
+absl::StatusOr<SimulateResult> SimulateAll(const Simulation& simulation, SweepList* list, Workers* workers) {
+  absl::StatusOr<SimulateResult> own;
+  const absl::Status never_fails =
+      workers->ForEach("simulating other machines", 1 + list->trials.size(), [&](size_t i) {
+        if (i == 0) {
+          SimulateOptions options = simulation.options;
+          options.bound = "coarse-one-tier";  // some seconds, meanwhile the others go on
+          own = RunOne(options, simulation.workload);
+          return absl::OkStatus();
+        }
+        const Trial& trial = list->trials[i - 1];
+        WhatIfPoint* const point = &list->sweeps[trial.sweep].points[trial.point];
+        if (CpuSeconds() > simulation.until)
+          point->problem = "left out: simulating took too long";
+        else
+          FillPoint(simulation, RunOne(trial.options, simulation.workload), point);
+        return absl::OkStatus();
+      });
+  if (!never_fails.ok()) return never_fails;
+  for (WhatIfSweep& sweep : list->sweeps) {
+    for (WhatIfPoint& point : sweep.points) {
+      if (point.factor == 1) FillPoint(simulation, own, &point);
+    }
+  }
+  return own;
 }
 
 std::string WhyNot(const ReportData& data) {
@@ -192,7 +229,7 @@ std::string WhyNot(const ReportData& data) {
 
 }  // namespace
 
-WhatIf SimulateWhatIf(const ReportData& data, double most_cpu_seconds) {
+WhatIf SimulateWhatIf(const ReportData& data, Workers* workers, double most_cpu_seconds) {
   const double until = CpuSeconds() + most_cpu_seconds;
   WhatIf result;
   result.missing = WhyNot(data);
@@ -203,20 +240,22 @@ WhatIf SimulateWhatIf(const ReportData& data, double most_cpu_seconds) {
     return result;
   }
   Simulation simulation{*workload, MachineOf(data, &result), 0, false, until};
-  const auto own = RunOne(simulation.options, *workload);
+  result.peak_live_bytes = static_cast<double>(policy::FindLifetimes(*workload).PeakLive());
+  simulation.peak_bytes = result.peak_live_bytes;
+  simulation.has_disk = !data.capacity.disks || !data.capacity.disks->empty();
+  SweepList list = SweepsOf(simulation, result);
+  const auto own = SimulateAll(simulation, &list, workers);
   if (!own.ok()) {
     result.missing = absl::StrCat("the simulator cannot run the iteration: ", own.status().message());
     return result;
   }
   result.kernels = static_cast<double>(own->kernels);
   result.tensors = static_cast<double>(own->tensors);
-  result.peak_live_bytes = static_cast<double>(own->peak_live_bytes);
   result.iteration_s = static_cast<double>(own->execution.iteration) / 1e9;
   result.ideal_s = static_cast<double>(own->execution.ideal) / 1e9;
   result.bound_s = static_cast<double>(std::max(own->bound, own->execution.ideal)) / 1e9;
-  simulation.peak_bytes = result.peak_live_bytes;
-  simulation.has_disk = !data.capacity.disks || !data.capacity.disks->empty();
-  result.sweeps = SweepsOf(simulation, result);
+  result.bound_is_near = own->bound_is_near;
+  result.sweeps = std::move(list.sweeps);
   return result;
 }
 

@@ -301,13 +301,20 @@ std::string TiersText(uint64_t host, uint64_t disk) {
   return (host == 0 ? std::string() : "host " + os::BytesText(host) + ", ") + "disk " + os::BytesText(disk);
 }
 
+// The bound is a quick one, so a share of it is the least that was reached of the possible. `spillway report`
+// finds a better one, which would take seconds of the job's processors here.
+std::string ShareText(double percent) {
+  constexpr double kKnown = 98;  // no more than 2 points can be missing
+  return absl::StrFormat("%s%.1f %% of bound", percent < kKnown ? "at least " : "", percent);
+}
+
 std::string IterationLine(const DeviceFigures& device) {
   const SteadyIterations& steady = device.steady;
   const ResidencyStats& part = steady.per_iteration;
   std::string text = absl::StrFormat("iteration on GPU %d: %d launches, %.3f s", device.device,
                                      steady.launches, steady.iteration_seconds);
   if (const auto percent = PercentOfBound(device)) {
-    text += absl::StrFormat(", %.1f %% of bound (no plan is faster than %.3f s here)", *percent,
+    text += absl::StrFormat(", %s (no plan is faster than %.3f s here)", ShareText(*percent),
                             device.steady.forecast.bound_seconds);
   }
   // A forecast above what the iteration took says nothing of it.
@@ -394,7 +401,7 @@ std::string StatusText(const Figures& figures) {
   if (figures.iterations_per_second > 0)
     text += absl::StrFormat("; %.2f iterations/s", figures.iterations_per_second);
   for (const DeviceFigures& device : figures.devices) {
-    if (const auto percent = PercentOfBound(device)) text += absl::StrFormat("; %.1f %% of bound", *percent);
+    if (const auto percent = PercentOfBound(device)) text += "; " + ShareText(*percent);
   }
   if (!figures.waits_now.empty()) text += "; " + figures.waits_now;
   return text;

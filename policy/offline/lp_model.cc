@@ -100,11 +100,11 @@ class ModelMaker {
     for (const LpSlot& slot : timeline_.slots) {
       model_.gaps.push_back(slot.stretches ? Column(kInfinity, 1) : -1);
     }
-    waited_ = Columns(slots_);
+    model_.waited = Columns(slots_);
     for (uint32_t p = 0; p < slots_; ++p) {
       LpSum sum;
-      sum.Add(waited_[p], 1).Add(model_.gaps[p], -1);
-      if (p > 0) sum.Add(waited_[p - 1], -1);
+      sum.Add(model_.waited[p], 1).Add(model_.gaps[p], -1);
+      if (p > 0) sum.Add(model_.waited[p - 1], -1);
       Row(&sum, 0, 0);
     }
   }
@@ -234,14 +234,12 @@ class ModelMaker {
     written.Add(pools.written[last], 1).Add(pools.unwritten[last], 1).Add(pools.to_drop[last], -1);
     for (uint32_t i = 0; i < timeline_.intervals.size(); ++i) {
       const LpInterval& interval = timeline_.intervals[i];
-      if (interval.before < interval.release && interval.release != last) {
-        writes.Add(pools.first_writes[i], -1);
-        written.Add(pools.first_writes[i], -1);
-      }
-      if (interval.before < interval.after && interval.after != last) {
-        evictions.Add(pools.evicted[i], -1);
-        written.Add(pools.first_writes[i], 1);
-      }
+      // A content that is never dirty has no first writes.
+      const double kept = timeline_.OpenAtLast(interval.release, interval.before, interval.kept_over_a_round);
+      const double away = timeline_.OpenAtLast(interval.after, interval.before, interval.away_over_a_round);
+      writes.Add(pools.first_writes[i], -kept);
+      evictions.Add(pools.evicted[i], -away);
+      written.Add(pools.first_writes[i], away - kept);
     }
     for (LpSum* sum : {&writes, &evictions, &written}) Row(sum, 0, 0);
   }
@@ -259,16 +257,18 @@ class ModelMaker {
         evicted.Add(pools->evicted[i], 1);
         written.Add(pools->first_writes[i], 1);
       }
-      if (interval.returns) AddTime(&evicted, interval.bytes, rate_in, interval.after, interval.before);
+      if (interval.returns) AddTime(&evicted, interval, rate_in, interval.after, interval.away_over_a_round);
       if (!interval.never_dirty)
-        AddTime(&written, interval.bytes, rate_out, interval.release, interval.before);
+        AddTime(&written, interval, rate_out, interval.release, interval.kept_over_a_round);
     }
   }
-  void AddTime(LpSum* sum, Bytes bytes, double rate, uint32_t from, uint32_t to) {
-    const double most = rate * InTime(timeline_.Between(from, to));
-    if (InBytes(bytes) <= most) return;
-    sum->Add(waited_[to], -rate).Add(waited_[from], rate);
-    if (to <= from) sum->Add(waited_[slots_ - 1], -rate);
+  void AddTime(LpSum* sum, const LpInterval& interval, double rate, uint32_t from, bool over_a_round) {
+    const uint32_t to = interval.before;
+    const double most = rate * InTime(timeline_.Between(from, to) + (over_a_round ? timeline_.ideal : 0));
+    if (InBytes(interval.bytes) <= most) return;
+    sum->Add(model_.waited[to], -rate).Add(model_.waited[from], rate);
+    const int rounds = (to <= from ? 1 : 0) + (over_a_round ? 1 : 0);
+    sum->Add(model_.waited[slots_ - 1], -rate * rounds);
     Row(sum, -kInfinity, most);
   }
 
@@ -372,7 +372,6 @@ class ModelMaker {
   const uint32_t slots_;
   LpModel model_;
   std::vector<std::vector<uint32_t>> releases_, begins_, dues_;  // intervals by point
-  std::vector<int> waited_;
   std::vector<Pools> pools_;
 };
 

@@ -28,7 +28,8 @@ struct LpModel {
   LpProblem problem;
   double byte_unit = 1;  // bytes per 1 of a variable
   double nano_unit = 1;
-  std::vector<int> gaps;  // column of each slot's gap; -1: it has none
+  std::vector<int> gaps;    // column of each slot's gap; -1: it has none
+  std::vector<int> waited;  // column of the sum of the gaps up to the end of each slot
   // Column of the bytes away in each interval, by tier; -1: none. kMayChange: all in evicted_host.
   std::vector<int> evicted_host, evicted_ssd;
   // With kHostOnly: bytes that the host holds at the end of each slot are the sum of these two columns.

@@ -155,6 +155,12 @@ Nanos LpTimeline::Between(uint32_t from, uint32_t to) const {
   return ends[to] - ends[from] + (to > from ? 0 : ideal);
 }
 
+uint32_t LpTimeline::OpenAtLast(uint32_t from, uint32_t before, bool over_a_round) const {
+  const auto count = static_cast<uint32_t>(slots.size());
+  const uint32_t end = before + (before > from ? 0 : count) + (over_a_round ? count : 0);
+  return (from + 1 != count && end >= count ? 1 : 0) + (end >= 2 * count ? 1 : 0);
+}
+
 LpTimeline MakeLpTimeline(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine) {
   return TimelineMaker(workload, lifetimes, machine).Make();
 }

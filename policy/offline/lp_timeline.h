@@ -34,6 +34,9 @@ struct LpInterval {
   uint32_t place = 0;  // 0: the first of its version
   bool returns = true;
   bool never_dirty = false;
+  // The way from `after`, or from `release`, to `before` goes round once more than the points say. Only where
+  // slots were joined that are longer than a use (coarse_timeline.h).
+  bool away_over_a_round = false, kept_over_a_round = false;
 };
 
 struct LpTimeline {
@@ -44,6 +47,9 @@ struct LpTimeline {
   // Nominal time from point `from` on to point `to`, which comes after it, over the iteration's end if need
   // be.
   Nanos Between(uint32_t from, uint32_t to) const;
+  // How many rounds' contents of an interval are under way at the last point: those from `from` (`after` or
+  // `release`) to `before`, of which what begins there has not begun, and what ends there has ended.
+  uint32_t OpenAtLast(uint32_t from, uint32_t before, bool over_a_round) const;
 
   std::vector<Nanos> ends;  // nominal, of each slot, from the last point on
 };

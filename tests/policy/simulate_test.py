@@ -39,6 +39,24 @@ def judged(folder, schedule, gpu, host, piece, shared=False, rates=(15.754e9, 15
     return referee.check(workload, read_schedule(schedule, workload), machine)
 
 
+class CoarseBounds(unittest.TestCase):
+    # What the LP says with --bound lp, which takes 10 s of processor time there, or 16 (docs/results/policy.md).
+    def test_vit_at_8_gib_of_host_memory_is_judged_by_what_is_possible(self):
+        for kind, limit in (("coarse", 100), ("coarse-one-tier", 100)):
+            own = json.loads(simulate(os.path.join(HERE, "g10", "vit-1280"), "--host-memory", "8GiB", "--bound", kind, "--json").stdout)
+            self.assertTrue(own["share_is_known"])
+            self.assertAlmostEqual(100 * own["ideal_us"] / own["bound_us"], limit, delta=2)
+            self.assertLess(own["bound_s"], 5)
+
+    def test_at_60_percent_of_the_peak_and_4_gib_the_quick_bound_is_not(self):
+        machine = ("--gpu-memory", "36975926400", "--host-memory", "4GiB")
+        found = {kind: json.loads(simulate(os.path.join(HERE, "g10", "vit-1280"), *machine, "--bound", kind, "--json").stdout)
+                 for kind in ("quick", "coarse-one-tier")}  # fmt: skip
+        self.assertFalse(found["quick"]["share_is_known"])
+        self.assertTrue(found["coarse-one-tier"]["share_is_known"])
+        self.assertAlmostEqual(100 * found["coarse-one-tier"]["ideal_us"] / found["coarse-one-tier"]["bound_us"], 51.95, delta=2)
+
+
 class PublishedTraces(unittest.TestCase):
     def check(self, name, host, least, piece="2MiB", piece_bytes=2 * 2**20):
         folder = os.path.join(HERE, "g10", name)

@@ -6,8 +6,6 @@ namespace spillway::integration {
 namespace {
 
 constexpr int kWidth = 24;
-// Back to the start of the line, and nothing to the right of it.
-constexpr char kClear[] = "\r\x1b[K";
 
 }  // namespace
 

@@ -24,6 +24,9 @@ class ProgressBar {
   // Takes the bar off the terminal's line.
   void Clear();
 
+  // Back to the start of a terminal's line, and nothing to the right of it.
+  static constexpr char kClear[] = "\r\x1b[K";
+
  private:
   std::FILE* const to_;
   const bool terminal_;

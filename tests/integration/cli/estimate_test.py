@@ -91,6 +91,18 @@ class Estimate(unittest.TestCase):
         for time in again["times"]:
             self.assertGreaterEqual(time["uncapped_s"] / time["iteration_s"], 0.95)
 
+    def test_threads_change_nothing(self):
+        page = os.path.join(self.scratch.name, "page.html")
+        options = (self.config, *SMALL, "--batch", 64, "--smallest", "--gpu-memory", "2GiB")
+        texts = {self.run_estimate(*options, "--threads", threads).stdout for threads in (1, 2, 7)}
+        self.assertEqual(len(texts), 1)
+        self.assertIn("smallest", texts.pop())
+        rows = []
+        for threads in (1, 3):
+            self.assertEqual(self.run_estimate(*options, "--sweep", page, "--threads", threads).returncode, 0)
+            rows.append(ReportPage(page).tables)
+        self.assertEqual(*rows)
+
     # ---- what does not fit
 
     def test_it_says_which_term_is_short_and_by_how_much(self):

@@ -84,6 +84,19 @@ TEST(ReportFactsTest, TheJobsOwnPausesBelongToTheBound) {
   EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).own_pauses_s, 0) << "what was lost is not lost in proportion";
 }
 
+TEST(ReportFactsTest, AShareOfABoundThatIsNotNearIsAtLeastThat) {
+  ReportData data = LossyRun();
+  data.metrics.iteration_s = 2.5;
+  WhatIf what_if = Simulated(1.25);
+  EXPECT_EQ(FactsOf(data, what_if, {}).AtLeast(50), "at least ");
+  EXPECT_EQ(FactsOf(data, what_if, {}).AtLeast(98.5), "") << "no more than two points can be missing";
+  what_if.bound_is_near = true;
+  EXPECT_EQ(FactsOf(data, what_if, {}).AtLeast(50), "");
+  data.metrics.bound_s = 1.25;
+  what_if.missing = "it was switched off";
+  EXPECT_EQ(FactsOf(data, what_if, {}).AtLeast(50), "at least ") << "the run's own bound is a quick one";
+}
+
 TEST(ReportFactsTest, AnIterationFasterThanItsBoundHasNoShareOfIt) {
   ReportData data = LossyRun();
   data.metrics.iteration_s = 1;

@@ -90,7 +90,7 @@ class FiguresTest(Case):
         verdict = " ".join(figures(self.write("run.json", report_samples.run()))["verdict"])
         for words in ("38.0 GiB at its peak", "20.0 GiB of GPU memory", "lost 11.7 % of the time", "It ran 10 min 00 s",
                       "most of it for bytes to come back (49.2 s)", "What would help most: a larger SPILLWAY_HOST_MEMORY (now 12.00 GiB)",
-                      "(simulated)", "of the speed that no plan can beat"):  # fmt: skip
+                      "(simulated)", "of the speed that no plan of Spillway can beat"):  # fmt: skip
             self.assertIn(words, verdict)
         verdict = " ".join(figures(self.write("fits.json", report_samples.fits()))["verdict"])
         self.assertIn("Nothing had to leave the GPU", verdict)

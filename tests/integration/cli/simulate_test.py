@@ -1,5 +1,6 @@
 """`spillway simulate` on one machine: what it prints, its files, and what it says to wrong use."""
 
+import json
 import os
 import re
 import subprocess
@@ -9,7 +10,7 @@ import unittest
 from simulate_helpers import MIB, PROGRAM, layered, result_of, simulate, without_lp, write_csv
 
 KEYS = {
-    "policy", "kernels", "tensors", "percent_of_ideal", "percent_of_bound", "iteration_us", "ideal_us", "bound_kind",
+    "policy", "kernels", "tensors", "percent_of_ideal", "percent_of_bound", "share_is_known", "iteration_us", "ideal_us", "bound_kind",
     "bound_us", "bound_s", "quick_bound_us", "host_to_gpu_bytes", "gpu_to_host_bytes", "ssd_to_gpu_bytes",
     "gpu_to_ssd_bytes", "stall_us", "read_wait_us", "room_wait_us", "ssd_read_wait_us", "ssd_room_wait_us",
     "peak_gpu_bytes", "peak_host_bytes", "peak_live_bytes", "evictions_in_need", "plan_first_s", "plan_best_s",
@@ -59,9 +60,10 @@ class Results(Simulate):
     def test_the_text_says_the_same_with_units(self):
         own = result_of(self.trace, *TIGHT)
         text = simulate(self.trace, *TIGHT).stdout
+        at_least = "" if own["share_is_known"] else "at least "
         for words in (
             f"{own['kernels']} kernels, {own['tensors']} tensors",
-            f"{own['percent_of_ideal']:.2f} % of ideal, {own['percent_of_bound']:.2f} % of bound (quick)",
+            f"{own['percent_of_ideal']:.2f} % of ideal, {at_least}{own['percent_of_bound']:.2f} % of bound (quick)",
             f"iteration {own['iteration_us'] / 1e6:.3f} s, ideal {own['ideal_us'] / 1e6:.3f} s",
             f"GPU to SSD {own['gpu_to_ssd_bytes'] / 2**30:.2f}",
             f"for bytes {own['read_wait_us'] / 1e6:.3f} (from the SSD {own['ssd_read_wait_us'] / 1e6:.3f})",
@@ -99,6 +101,33 @@ class Results(Simulate):
             words = [word for pair in given.items() for word in pair if word is not None]
             other = result_of(self.trace, *words)
             self.assertNotEqual(other["iteration_us"], base["iteration_us"], options)
+
+    def test_a_quick_bounds_share_is_at_least_that(self):
+        known = set()
+        rates = TIGHT[4:]
+        for memory in ("160MiB", "192MiB", "224MiB", "1GiB"):
+            own = result_of(self.trace, *rates, "--host-memory", "60MiB", "--gpu-memory", memory)
+            self.assertEqual(own["share_is_known"], own["percent_of_bound"] >= 98)
+            text = simulate(self.trace, *rates, "--host-memory", "60MiB", "--gpu-memory", memory).stdout
+            self.assertEqual("at least" in text, not own["share_is_known"], text)
+            known.add(own["share_is_known"])
+        self.assertEqual(known, {False, True})
+
+    def test_a_coarse_bound_is_between_and_needs_no_solver(self):
+        wheels = os.path.join(os.path.dirname(os.path.dirname(PROGRAM)), "wheel", "bin", "spillway")
+        quick = result_of(self.trace, *TIGHT)
+        for kind in ("coarse", "coarse-one-tier"):
+            own = result_of(self.trace, *TIGHT, "--bound", kind)
+            self.assertEqual(own["bound_kind"], kind)
+            self.assertTrue(own["share_is_known"])
+            self.assertGreaterEqual(own["bound_us"], quick["bound_us"])
+            self.assertLessEqual(own["bound_us"], own["iteration_us"] * 1.00001)
+            noisy = result_of(self.trace, *TIGHT, "--bound", kind, "--noise", 0.2)
+            self.assertGreaterEqual(noisy["bound_us"], noisy["ideal_us"])
+            if os.path.exists(wheels):
+                run = subprocess.run([wheels, "simulate", "--trace", self.trace, *TIGHT, "--bound", kind, "--json"],
+                                     capture_output=True, text=True, check=True, timeout=100)  # fmt: skip
+                self.assertEqual(json.loads(run.stdout)["bound_us"], own["bound_us"])
 
     @unittest.skipIf(without_lp(), "built without CLP")
     def test_bounds_are_ordered_and_named(self):

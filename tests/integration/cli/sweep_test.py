@@ -3,16 +3,30 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 import unittest
+from pathlib import Path
 
 from report_helpers import PROGRAM, ReportPage
 from simulate_helpers import MIB, layered, result_of, simulate
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "fakes"))
+from wait_until import wait_until  # noqa: E402
+
 GIB = 2**30
 CPU_TIMES = ("plan_first_s", "plan_best_s", "bound_s")
 EXTRA = ("runs", "option", "value", "setting")
+
+
+def threads_named(process, name):
+    """Whether the process has a thread of that name."""
+    try:
+        return any((task / "comm").read_text().strip() == name[:15] for task in Path(f"/proc/{process}/task").iterdir())
+    except FileNotFoundError:
+        return False
 
 
 class SweepTest(unittest.TestCase):
@@ -74,6 +88,26 @@ class SweepTest(unittest.TestCase):
         rows = self.swept("--gpu-memory", "192MiB", "--sweep", "ssd=0.1e9:0.7e9:0.1e9")
         self.assertEqual(len(rows), 7)
 
+    def test_rows_are_the_same_on_any_number_of_threads(self):
+        options = ("--sweep", "gpu-memory=16MiB:316MiB:20MiB", "--sweep", "ssd=1e9:3e9:0.5e9", "--host-memory", "64MiB")
+        texts = {simulate(self.trace, *options, "--threads", str(threads)).stdout for threads in (1, 2, 5)}
+        self.assertEqual(len(texts), 1)
+        self.assertEqual(len(texts.pop().splitlines()), 1 + 16 + 5)
+        rows = [[{key: value for key, value in row.items() if key not in CPU_TIMES}
+                 for row in self.swept(*options, "--threads", str(threads))] for threads in (1, 3)]  # fmt: skip
+        self.assertEqual(*rows)
+        self.assertEqual(simulate(self.trace, *options, "--threads", "0").returncode, 2)
+
+    def test_ctrl_c_ends_a_sweep_and_leaves_nothing(self):
+        page = os.path.join(self.scratch.name, "cancelled.html")
+        command = [PROGRAM, "simulate", "--trace", "llama3-8b:batch=4", "--sweep", "gpu=20GB:90GB:0.1GB", "--html", page]
+        sweep = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        wait_until(lambda: threads_named(sweep.pid, "spillway-work"))
+        sweep.send_signal(signal.SIGINT)
+        out, err = sweep.communicate(timeout=60)
+        self.assertEqual((sweep.returncode, out, err), (-signal.SIGINT, b"", b""))
+        self.assertFalse([name for name in os.listdir(self.scratch.name) if name.startswith("cancelled")])
+
     def test_what_cannot_run_is_a_row_with_its_reason(self):
         rows = self.swept("--sweep", "gpu-memory=16MiB:216MiB:100MiB")
         self.assertEqual([row["runs"] for row in rows], [False, True, True])
@@ -109,6 +143,13 @@ class SweepTest(unittest.TestCase):
             moved = [row[key] / GIB for key in ("host_to_gpu_bytes", "ssd_to_gpu_bytes", "gpu_to_host_bytes", "gpu_to_ssd_bytes")]
             self.assertEqual(cell[1:], [*percents, *seconds, *(f"{value:.2f}" for value in [*moved, row["peak_host_bytes"] / GIB])])
             self.assertEqual(line.split()[1:], [*percents, *seconds, f"{moved[0] + moved[1]:.2f}", f"{moved[2] + moved[3]:.2f}"])
+
+    def test_the_table_says_whether_the_share_of_the_bound_is_known(self):
+        sweep = ("--sweep", "gpu-memory=160MiB:224MiB:32MiB", "--host-memory", "40MiB")
+        self.assertIn(">= % of bound", simulate(self.trace, *sweep).stdout.splitlines()[0])
+        head = simulate(self.trace, *sweep, "--bound", "coarse-one-tier").stdout.splitlines()[0]
+        self.assertIn("% of bound", head)
+        self.assertNotIn(">=", head)
 
     def test_a_machine_that_cannot_run_is_a_gap_with_a_cross(self):
         rows = self.swept("--sweep", "gpu-memory=16MiB:216MiB:100MiB")

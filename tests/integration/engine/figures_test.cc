@@ -202,9 +202,16 @@ TEST(IterationLinesTest, SayWhatAnIterationTakesMovesAndWaits) {
   EXPECT_THAT(
       IterationLines(WithStep(2.5, 2)),
       ::testing::ElementsAre(
-          "iteration on GPU 0: 186 launches, 2.500 s, 80.0 % of bound (no plan is faster than 2.000 s here); "
+          "iteration on GPU 0: 186 launches, 2.500 s, at least 80.0 % of bound (no plan is faster than 2.000 "
+          "s "
+          "here); "
           "moves out nothing, back disk 3.00 MiB; 50.0 % of what came back was there in time; the GPU "
           "had to wait 0.000 s for memory, 0.250 s for bytes, 0.000 s for run-ahead"));
+}
+
+TEST(IterationLinesTest, NearTheBoundNoMoreThanTwoPointsCanBeMissing) {
+  EXPECT_THAT(IterationLines(WithStep(2.5, 2.46)).at(0), HasSubstr("s, 98.4 % of bound ("));
+  EXPECT_THAT(IterationLines(WithStep(2.5, 2.44)).at(0), HasSubstr("s, at least 97.6 % of bound ("));
 }
 
 TEST(IterationLinesTest, NameAForecastThatTheIterationDidNotBeat) {

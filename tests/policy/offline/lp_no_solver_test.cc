@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "policy/offline/coarse_bound.h"
 #include "policy/offline/lp_bound.h"
 #include "policy/offline/lp_plan.h"
 #include "policy/trace/lifetimes.h"
@@ -24,6 +25,16 @@ TEST(NoLpSolverTest, WhatNeedsOneSaysThatItIsMissing) {
       EXPECT_EQ(status.message(), "the LP is not available: this build has no CLP");
     }
   }
+}
+
+TEST(NoLpSolverTest, TheCoarseBoundNeedsNone) {
+  const Workload workload = MountainWorkload();
+  CoarseBoundOptions options;
+  options.known = 500 * kMilli;
+  const auto bound =
+      FindCoarseBound(workload, FindLifetimes(workload), PlainMachine(150 * kMega, 1000 * kMega), options);
+  ASSERT_TRUE(bound.ok()) << bound.status();
+  EXPECT_NEAR(static_cast<double>(bound->iteration), 140 * kMilli, kMilli);
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 
 #include "policy/bound/quick_bound.h"
 #include "policy/offline/benefit_choice.h"
+#include "policy/offline/coarse_bound.h"
+#include "policy/offline/coarse_timeline.h"
 #include "policy/offline/lp_bound.h"
 #include "policy/offline/lp_plan.h"
 #include "policy/planner/plan_search.h"
@@ -92,6 +94,39 @@ Nanos SteadyIteration(const std::string& policy, const Case& one, bool* in_need 
   return run->iteration;
 }
 
+// The value of the LP on a timeline of at most so many slots, without the quick bound.
+double ValueOf(const Case& one, uint32_t most_slots, LpTiers tiers) {
+  const LpTimeline fine = MakeLpTimeline(one.workload, one.lifetimes, one.machine);
+  if (fine.slots.empty()) return 0;
+  const LpModel model = MakeLpModel(CoarseTimeline(fine, most_slots), one.machine, tiers);
+  const auto solution = SolveLp(model.problem);
+  EXPECT_TRUE(solution.ok()) << solution.status();
+  return solution.ok() ? solution->objective * model.nano_unit : 0;
+}
+
+// What is left out of a timeline only helps plans, whatever the slots; the bound that needs no solver lies
+// below the LP's, and near it where it says so.
+void JudgeCoarse(const Case& one, uint32_t seed, const LpBound& lp, LpForm form) {
+  const double slack = kTolerance * static_cast<double>(lp.iteration) + 100;
+  const LpTiers tiers = one.machine.host_bytes == 0 ? LpTiers::kSsdOnly
+                        : form == LpForm::kKeepTier ? LpTiers::kKeep
+                                                    : LpTiers::kMayChange;
+  const double value = ValueOf(one, ~0u, tiers);
+  for (const uint32_t slots : {2u + seed % 3, 7u + seed % 9})
+    EXPECT_LE(ValueOf(one, slots, tiers), value + slack) << "seed " << seed << ", slots " << slots;
+  CoarseBoundOptions options;
+  options.form = form;
+  options.known = 3 * lp.iteration;
+  options.work = 10'000'000;
+  const auto coarse = FindCoarseBound(one.workload, one.lifetimes, one.machine, options);
+  ASSERT_TRUE(coarse.ok()) << coarse.status();
+  EXPECT_LE(static_cast<double>(coarse->iteration), static_cast<double>(lp.iteration) + slack) << seed;
+  if (coarse->is_near) {
+    EXPECT_GE(static_cast<double>(coarse->iteration), 0.98 * static_cast<double>(lp.iteration) - slack)
+        << seed;
+  }
+}
+
 // With `shared`, the directions of PCIe slow each other down, by what depends on the seed.
 void JudgeAll(uint32_t seeds, bool shared) {
   uint32_t bounded = 0, judged = 0;
@@ -117,6 +152,8 @@ void JudgeAll(uint32_t seeds, bool shared) {
     const double quick = static_cast<double>(FindQuickBound(one.workload, one.lifetimes, one.machine).Best());
     EXPECT_GE(least + slack, quick) << seed;
     EXPECT_GE(static_cast<double>(keep->iteration) + slack, least) << seed;
+    JudgeCoarse(one, seed, *any, LpForm::kAnyPlan);
+    JudgeCoarse(one, seed, *keep, LpForm::kKeepTier);
     for (const char* policy : {"plan", "lru", "belady", "g10", "lp"}) {
       bool in_need = false;
       const Nanos steady = SteadyIteration(policy, one, &in_need);

@@ -54,15 +54,18 @@ struct Figures {
   double overrun_ms = 0;  // of the first pause: what this machine was slower than the one that it stands for
 };
 
-double SecondsSince(int64_t start) { return static_cast<double>(os::Clock::System()->NowNanos() - start) / 1e9; }
+double SecondsSince(int64_t start) {
+  return static_cast<double>(os::Clock::System()->NowNanos() - start) / 1e9;
+}
 
 class Job {
  public:
-  Job(const fakes::HardwareStandIn& machine, const allocator::CudaDriver* driver, CUcontext context, uint64_t block_bytes,
-      uint64_t total_bytes)
+  Job(const fakes::HardwareStandIn& machine, const allocator::CudaDriver* driver, CUcontext context,
+      uint64_t block_bytes, uint64_t total_bytes)
       : machine_(machine), driver_(driver), total_bytes_(total_bytes) {
     machine_.Become({});
-    addresses_ = *allocator::AddressMap::Reserve(driver, 1, 2 * total_bytes + (uint64_t{1} << 30), kChunkBytes);
+    addresses_ =
+        *allocator::AddressMap::Reserve(driver, 1, 2 * total_bytes + (uint64_t{1} << 30), kChunkBytes);
     allocator::HostPool::Options host;
     host.buffer_bytes = kChunkBytes;
     host.storage_bytes = total_bytes + block_bytes;
@@ -114,7 +117,8 @@ class Job {
     figures.launch_ms = Timed([&] {
                           Launch(blocks_[blocks_.size() / 2]);
                           Synchronize();
-                        }) * ms;
+                        }) *
+                        ms;
     Resume(/*wait=*/true);
     machine_.Become({});
     ForgetCopies();
@@ -157,7 +161,8 @@ class Job {
   void Launch(CUdeviceptr block) {
     Run(block, [&] {
       void* parameters[] = {&block};
-      return machine_.launch_kernel(machine_.empty_kernel(), 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr);
+      return machine_.launch_kernel(machine_.empty_kernel(), 1, 1, 1, 1, 1, 1, 0, nullptr, parameters,
+                                    nullptr);
     });
   }
   void Run(CUdeviceptr block, absl::FunctionRef<CUresult()> launch) {
@@ -184,8 +189,9 @@ void Run(const Arguments& arguments) {
   Must(driver->cuCtxSetCurrent(context), "cuCtxSetCurrent");
   const fakes::HardwareStandIn stand_in;
   nlohmann::json rows = nlohmann::json::array();
-  std::printf("%-8s %-4s %-4s %5s %9s %6s %9s %6s %9s %6s %7s %9s %8s %7s\n", "machine", "form", "end", "MiB", "pause ms",
-              "plain", "resume ms", "plain", "again ms", "part", "copied", "launch ms", "released", "over ms");
+  std::printf("%-8s %-4s %-4s %5s %9s %6s %9s %6s %9s %6s %7s %9s %8s %7s\n", "machine", "form", "end", "MiB",
+              "pause ms", "plain", "resume ms", "plain", "again ms", "part", "copied", "launch ms",
+              "released", "over ms");
   for (const uint64_t mib : arguments.mib) {
     const uint64_t block_bytes = mib * kMiB;
     const PlainCopies plain(stand_in, driver, std::max(block_bytes, 32 * kMiB));
@@ -194,10 +200,10 @@ void Run(const Arguments& arguments) {
       for (const std::string& form : arguments.forms) {
         for (const std::string& end : arguments.ends) {
           const Figures f = job.Measure({name, end, form, arguments.scale}, plain);
-          std::printf("%-8s %-4s %-4s %5d %9.1f %6.3f %9.1f %6.3f %9.1f %6.3f %7.3f %9.2f %8.3f %7.1f\n", name.c_str(),
-                      form.c_str(), end.c_str(), static_cast<int>(mib), f.pause_ms, f.plain_out_ms / f.pause_ms, f.resume_ms,
-                      f.plain_in_ms / f.resume_ms, f.again_ms, f.again_ms / f.pause_ms, f.again_part, f.launch_ms,
-                      f.released_part, f.overrun_ms);
+          std::printf("%-8s %-4s %-4s %5d %9.1f %6.3f %9.1f %6.3f %9.1f %6.3f %7.3f %9.2f %8.3f %7.1f\n",
+                      name.c_str(), form.c_str(), end.c_str(), static_cast<int>(mib), f.pause_ms,
+                      f.plain_out_ms / f.pause_ms, f.resume_ms, f.plain_in_ms / f.resume_ms, f.again_ms,
+                      f.again_ms / f.pause_ms, f.again_part, f.launch_ms, f.released_part, f.overrun_ms);
           std::fflush(stdout);
           rows.push_back({{"machine", name},
                           {"form", form},

@@ -92,9 +92,9 @@ struct Charge {
   // Bytes of the tiers' capacity that this device must have promised (SharedCapacity). Nothing needs to be
   // exchanged while everything fits on the GPU.
   uint64_t BeyondGpu() const {
-    const uint64_t others = live - paused;
-    const uint64_t needed = others + Headroom();
-    return paused + (others <= chunk_target || needed <= chunk_target ? 0 : needed - chunk_target);
+    const uint64_t running = live - paused;
+    const uint64_t needed = running + Headroom();
+    return paused + (running <= chunk_target || needed <= chunk_target ? 0 : needed - chunk_target);
   }
 };
 

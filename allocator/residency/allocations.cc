@@ -17,7 +17,6 @@ Allocations::Allocations(Core* core, Parts parts)
       addresses_(parts.addresses),
       clean_(parts.clean),
       log_(parts.log),
-      pauser_(parts.pauser),
       wake_(std::move(parts.wake)) {}
 
 // ---- Handing out.
@@ -46,7 +45,6 @@ absl::StatusOr<Block*> Allocations::Allocate(uint64_t bytes, CUstream stream, Bl
     block->pause.region = region;
     ++block->allocation.generation;
     charges_->Confirm(lock, block);
-    pauser_->OnHandOutLocked(lock, block);
     if (block->copies.written_unseen)
       core_->table.AddPinLocked(lock, block, PinReason::kUnseenWrite, log_->count());
   }

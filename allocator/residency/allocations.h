@@ -12,7 +12,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "allocator/residency/pauser.h"
 #include "allocator/residency/state/charges.h"
 #include "allocator/residency/state/clean_copies.h"
 #include "allocator/residency/state/core.h"
@@ -30,7 +29,6 @@ class Allocations {
     FreeAddresses* addresses = nullptr;
     CleanCopies* clean = nullptr;
     const LaunchLog* log = nullptr;
-    Pauser* pauser = nullptr;
     std::function<void()> wake;  // makes the device's thread look again
   };
   Allocations(Core* core, Parts parts);
@@ -69,7 +67,6 @@ class Allocations {
   FreeAddresses* const addresses_;
   CleanCopies* const clean_;
   const LaunchLog* const log_;
-  Pauser* const pauser_;
   const std::function<void()> wake_;
   bool frees_wait_ = false;  // device's thread: freed blocks wait for recorded streams
 };

@@ -41,7 +41,9 @@ absl::Status DeviceResidency::Components::Start() {
   reclaimer.emplace(
       &core, Reclaimer::Parts{&charges, &addresses, &*evictor, &*faulter, &*claims, &*plan_runner, &*probe});
   pauser.emplace(&core,
-                 Pauser::Parts{&charges, &clean, &*evictor, &*faulter, &*claims, &*plan_runner, &*releaser}, wake);
+                 Pauser::Parts{&charges, &clean, &*evictor, &*faulter, &*claims, &*plan_runner,
+                               [this] { return releaser->ReleaseFree(); }},
+                 wake);
   return absl::OkStatus();
 }
 
@@ -90,8 +92,8 @@ absl::Status DeviceResidency::Start() {
   Components& m = *components_;
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   SPILLWAY_RETURN_IF_ERROR(m.Start());
-  m.allocations.emplace(
-      core_, Allocations::Parts{&m.charges, &m.addresses, &m.clean, &m.log, &*m.pauser, [&m] { m.thread->Wake(); }});
+  m.allocations.emplace(core_, Allocations::Parts{&m.charges, &m.addresses, &m.clean, &m.log, &*m.pauser,
+                                                  [&m] { m.thread->Wake(); }});
   allocations_ = &*m.allocations;
   launches_.emplace(
       core_,
@@ -266,9 +268,9 @@ absl::Status DeviceResidency::StopEvicting() {
 absl::Status DeviceResidency::Pause(const PauseScope& scope, PauseStats* stats) {
   SPILLWAY_RETURN_IF_ERROR(core_->Serving());
   if (core_->parts.audit != nullptr) return IllegalState("nothing can be paused with SPILLWAY_AUDIT");
-  if (launches_->open_captures() > 0)
-    return IllegalState("nothing can be paused while a stream is captured");
+  if (launches_->open_captures() > 0) return IllegalState("nothing can be paused while a stream is captured");
   ScopedContext context(core_->parts.driver, core_->parts.context);
+  if (scope.tag == 0) components_->releaser->EmptyCache().IgnoreError();  // what stays is counted
   return components_->pauser->Pause(scope, stats);
 }
 

@@ -74,6 +74,7 @@ class DeviceResidency : public Residency {
   }
   absl::Status StopEvicting() override;
 
+  // Gives back what freed blocks have, too, where everything is paused.
   absl::Status Pause(const PauseScope& scope, PauseStats* stats) override;
   absl::Status Resume(const PauseScope& scope, bool wait) override;
   absl::Status ReadPaused(CUdeviceptr address, std::byte* to, uint64_t bytes) const override {

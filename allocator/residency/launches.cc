@@ -215,9 +215,8 @@ CUresult Launches::InCallersContext(StreamRef stream, absl::FunctionRef<CUresult
 }
 
 AccessSet Launches::LiveBlocks() const {
-  AccessSet live;
+  AccessSet live;  // no launch may reach what the job has paused; what was paused from outside is waited for
   const TableLock lock(core_->table);
-  // No launch may reach what the job has paused; where it was paused from outside, the launch waits for all.
   core_->table.ForEachLiveLocked(lock, [&](Block* block) {
     if (block->pause.by != static_cast<uint8_t>(PausedBy::kJob)) live.AddNew(block->id);
   });

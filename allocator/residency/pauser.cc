@@ -6,6 +6,11 @@
 #include <utility>
 
 #include "allocator/driver/device_hash.h"
+#include "allocator/residency/state/charges.h"
+#include "allocator/residency/state/clean_copies.h"
+#include "allocator/residency/transfer/claim_queue.h"
+#include "allocator/residency/transfer/evictor.h"
+#include "allocator/residency/transfer/faulter.h"
 #include "allocator/residency/transfer/mapping.h"
 #include "io/os/bytes_text.h"
 #include "io/os/clock.h"
@@ -42,14 +47,13 @@ Pauser::Pauser(Core* core, const Parts& parts, std::function<void()> wake)
       faulter_(parts.faulter),
       claims_(parts.claims),
       planned_(parts.planned),
-      releaser_(parts.releaser),
+      release_free_(parts.release_free),
       wake_(std::move(wake)) {}
 
 // ---- Away.
 
 absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
   Run run{{}, stats, os::Clock::System()->NowNanos()};
-  if (scope.tag == 0) releaser_->EmptyCache().IgnoreError();  // what could not be given back is counted below
   uint64_t created_before;
   {
     TableLock lock(core_->table);
@@ -58,13 +62,14 @@ absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
       return IllegalState("nothing can be paused: no block may leave the GPU in this job");
     created_before = charges_->chunks(lock).created();
     SPILLWAY_RETURN_IF_ERROR(MarkLocked(&lock, scope, &run.leaving));
-    if (scope.tag == 0 && scope.by == PausedBy::kOutside) all_by_outside_ = true;
+    if (scope.tag == 0 && scope.by == PausedBy::kOutside) core_->table.PauseNewLocked(lock, true);
     faulter_->CancelPrefetchesLocked(lock);
   }
   // A launch that saw the open gate has recorded its use by the end of this: only then is it known of a block that is
   // dropped that nobody marks it as used any more.
   core_->read_sections.WaitForAll(core_->waits);
-  const os::Wait wait(core_->waits, os::WaitKind::kPause, std::to_string(run.leaving.size()) + " blocks to leave");
+  const os::Wait wait(core_->waits, os::WaitKind::kPause,
+                      std::to_string(run.leaving.size()) + " blocks to leave");
   absl::Status status;
   bool more = true;
   {
@@ -78,10 +83,14 @@ absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
       more = status.ok() && !run.leaving.empty();
       if (more) status = core_->AwaitChangeLocked(&lock, wait);
     }
-    releaser_->ReleaseFree().IgnoreError();  // kept as the device's error
+    release_free_().IgnoreError();  // kept as the device's error
   }
+  {
+    const TableLock lock(core_->table);
+    std::erase(runs_, &run);
+  }
+  if (!status.ok()) Resume(scope, /*wait=*/false).IgnoreError();  // at the user's limit of waits nothing is paused
   const TableLock lock(core_->table);
-  std::erase(runs_, &run);
   const uint64_t created = charges_->chunks(lock).created();
   stats->released_bytes += (created_before - std::min(created, created_before)) * core_->chunk_bytes;
   stats->remaining_bytes += created * core_->chunk_bytes;
@@ -95,16 +104,16 @@ absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, std::v
     ForEachOf(&core_->table, *lock, scope, [&](Block* block) {
       if (!block->paused() && block->pause.region.keep && block->pin_reasons == 0) chunks += block->chunks;
     });
-    uint64_t lacking = 0;
     const uint64_t bytes = chunks * core_->chunk_bytes;
-    if (charges_->PromisePause(*lock, bytes, &lacking)) break;
+    const uint64_t lacking = charges_->PromisePause(*lock, bytes);
+    if (lacking == 0) break;
     core_->table.mu.Unlock();
     const absl::Status grown = charges_->capacity()->Grow(lacking);
     core_->table.mu.Lock();
     if (!grown.ok()) {
       return absl::ResourceExhaustedError(
-          "host memory and disk have no place for " + os::BytesText(lacking) + " of the " + os::BytesText(bytes) +
-          " that are to be paused (" + std::string(grown.message()) +
+          "host memory and disk have no place for " + os::BytesText(lacking) + " of the " +
+          os::BytesText(bytes) + " that are to be paused (" + std::string(grown.message()) +
           "). To do: raise SPILLWAY_HOST_MEMORY, or name more directories in SPILLWAY_DIRS");
     }
   }
@@ -135,7 +144,8 @@ bool Pauser::StartLeavingLocked(const TableLock& lock) {
     for (const Entry& entry : run->leaving) {
       Block* const block = entry.block;
       if (victims.size() >= most) break;
-      if (block->state != BlockState::kResident || block->pins > 0 || block->eviction.job != nullptr) continue;
+      if (block->state != BlockState::kResident || block->pins > 0 || block->eviction.job != nullptr)
+        continue;
       if (block->memory.mapping || (block->eviction.failures > 0 && now < block->eviction.again_at)) continue;
       if (!block->pause.region.keep) {
         clean_->Drop(lock, block);
@@ -156,7 +166,9 @@ bool Pauser::SettledLocked(const TableLock& lock, const Entry& entry, const Run&
   if (block.allocation.generation != entry.generation || !block.live() || !block.paused()) return true;
   if (block.memory.mapping || block.pins > 0) return false;  // a launch in preparation ends first
   switch (block.state) {
-    case BlockState::kEmpty: (block.pause.region.keep ? stats->unused_bytes : stats->dropped_bytes) += bytes; return true;
+    case BlockState::kEmpty:
+      (block.pause.region.keep ? stats->unused_bytes : stats->dropped_bytes) += bytes;
+      return true;
     case BlockState::kSpilled: {
       if (block.eviction.clean) {
         stats->clean_bytes += bytes;
@@ -204,7 +216,7 @@ absl::Status Pauser::Resume(const PauseScope& scope, bool wait) {
   std::vector<Entry> back;
   {
     const TableLock lock(core_->table);
-    if (scope.tag == 0 && scope.by == PausedBy::kOutside) all_by_outside_ = false;
+    if (scope.tag == 0 && scope.by == PausedBy::kOutside) core_->table.PauseNewLocked(lock, false);
     ForEachOf(&core_->table, lock, scope, [&](Block* block) {
       if (!block->paused()) return;
       core_->table.ResumeLocked(lock, block, scope.by);
@@ -227,7 +239,8 @@ absl::Status Pauser::Resume(const PauseScope& scope, bool wait) {
   const auto under_way = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     if (!returning_.empty()) return true;
     return std::ranges::any_of(back, [](const Entry& entry) {
-      return entry.block->allocation.generation == entry.generation && entry.block->state == BlockState::kFaulting;
+      return entry.block->allocation.generation == entry.generation &&
+             entry.block->state == BlockState::kFaulting;
     });
   };
   while (under_way()) SPILLWAY_RETURN_IF_ERROR(core_->AwaitChangeLocked(&lock, waits));
@@ -245,10 +258,12 @@ Block* Pauser::BeginReturnLocked(TableLock* lock) {
   while (!returning_.empty() && !ReturnsLocked(*lock, returning_.front())) returning_.pop_front();
   if (before > 0 && returning_.empty()) core_->table.changed.NotifyAll();
   // A launch that waits comes first; so does what is on its way already, and chunks that are taken lie idle until then.
-  const uint64_t staging =
-      core_->parts.host == nullptr ? 0 : core_->parts.host->Limit(HostUse::kFaultStaging) * core_->chunk_bytes;
+  const uint64_t staging = core_->parts.host == nullptr
+                               ? 0
+                               : core_->parts.host->Limit(HostUse::kFaultStaging) * core_->chunk_bytes;
   const uint64_t arriving = core_->table.ChunksLocked(*lock, BlockState::kFaulting) * core_->chunk_bytes;
-  if (returning_.empty() || claims_->WantedLocked(*lock) > 0 || arriving >= kBytesUnderWay + staging) return nullptr;
+  if (returning_.empty() || claims_->WantedLocked(*lock) > 0 || arriving >= kBytesUnderWay + staging)
+    return nullptr;
   const Entry entry = returning_.front();
   const bool keep_reserve = core_->pressure.load() && !planned_->active();
   const uint64_t reserve = keep_reserve ? core_->free_reserve_bytes.load() / core_->chunk_bytes : 0;

@@ -14,16 +14,17 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "allocator/residency/releaser.h"
-#include "allocator/residency/state/charges.h"
-#include "allocator/residency/state/clean_copies.h"
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/state/pause.h"
-#include "allocator/residency/transfer/claim_queue.h"
-#include "allocator/residency/transfer/evictor.h"
-#include "allocator/residency/transfer/faulter.h"
 
 namespace spillway::allocator {
+
+class Charges;
+class ClaimQueue;
+class CleanCopies;
+class Evictor;
+class Faulter;
+class PlannedUses;
 
 class Pauser {
  public:
@@ -34,7 +35,7 @@ class Pauser {
     Faulter* faulter = nullptr;
     const ClaimQueue* claims = nullptr;
     const PlannedUses* planned = nullptr;
-    Releaser* releaser = nullptr;
+    std::function<absl::Status()> release_free;  // Releaser::ReleaseFree
   };
   // `wake` makes the device's thread look again.
   Pauser(Core* core, const Parts& parts, std::function<void()> wake);
@@ -45,11 +46,6 @@ class Pauser {
 
   // As Residency::ReadPaused. Any thread.
   absl::Status Read(CUdeviceptr address, std::byte* to, uint64_t bytes) const;
-
-  // A block was handed out: under a pause of everything from outside it is paused, too.
-  void OnHandOutLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu) {
-    if (__builtin_expect(all_by_outside_, 0)) core_->table.PauseLocked(lock, block, PausedBy::kOutside);
-  }
 
   // ---- Device's thread.
 
@@ -92,13 +88,12 @@ class Pauser {
   Faulter* const faulter_;
   const ClaimQueue* const claims_;
   const PlannedUses* const planned_;
-  Releaser* const releaser_;
+  const std::function<absl::Status()> release_free_;
   const std::function<void()> wake_;
 
   std::vector<Run*> runs_ ABSL_GUARDED_BY(core_->table.mu);
   std::deque<Entry> returning_ ABSL_GUARDED_BY(core_->table.mu);  // in the order of need
-  bool all_by_outside_ ABSL_GUARDED_BY(core_->table.mu) = false;
-  bool active_ = false;  // device's thread
+  bool active_ = false;                                           // device's thread
 };
 
 }  // namespace spillway::allocator

@@ -42,7 +42,9 @@ class Residency {
   // Accounting).
   // `region`: what it belongs to when the job is paused.
   virtual absl::StatusOr<CUdeviceptr> Allocate(uint64_t bytes, StreamRef stream, BlockRegion region) = 0;
-  absl::StatusOr<CUdeviceptr> Allocate(uint64_t bytes, StreamRef stream) { return Allocate(bytes, stream, {}); }
+  absl::StatusOr<CUdeviceptr> Allocate(uint64_t bytes, StreamRef stream) {
+    return Allocate(bytes, stream, {});
+  }
   // `address` as returned by Allocate; kInvalidArgument otherwise. Moves no bytes.
   virtual absl::Status Free(CUdeviceptr address) = 0;
   // PyTorch's recordStream: the block stays in use after Free until `stream` has done what is queued on it

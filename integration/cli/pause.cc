@@ -26,8 +26,10 @@ constexpr double kMaxTimeout = 1e6;
 
 CLI::App* Add(CLI::App* app, const char* name, const char* what, PauseOptions* options) {
   CLI::App* const command = app->add_subcommand(name, what);
-  command->add_option("PID", options->pids, "Processes of this user, as `spillway top` shows them")->required();
-  command->add_option("--timeout", options->timeout, "Seconds to wait for all of them")->capture_default_str();
+  command->add_option("PID", options->pids, "Processes of this user, as `spillway top` shows them")
+      ->required();
+  command->add_option("--timeout", options->timeout, "Seconds to wait for all of them")
+      ->capture_default_str();
   return command;
 }
 
@@ -43,7 +45,8 @@ std::string TextOf(const nlohmann::json& state, const char* key) {
 
 std::string PausedText(const nlohmann::json& state) {
   const uint64_t copied = Bytes(state, "host_bytes") + Bytes(state, "disk_bytes");
-  const uint64_t left = copied + Bytes(state, "clean_bytes") + Bytes(state, "dropped_bytes") + Bytes(state, "unused_bytes");
+  const uint64_t left =
+      copied + Bytes(state, "clean_bytes") + Bytes(state, "dropped_bytes") + Bytes(state, "unused_bytes");
   std::string text = absl::StrFormat("paused in %.1f s: %s left the GPU, %s of them by copies; %s given back",
                                      state.value("seconds", 0.0), os::BytesText(left), os::BytesText(copied),
                                      os::BytesText(Bytes(state, "released_bytes")));
@@ -65,7 +68,8 @@ class Command {
       return Refuse(absl::InvalidArgumentError(
           absl::StrCat("--timeout ", options_.timeout, " is not accepted; accepted: seconds above 0")));
     }
-    deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.timeout));
+    deadline_ = Clock::now() +
+                std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.timeout));
     std::vector<pid_t> asked;
     for (const pid_t pid : options_.pids) {  // all begin before the first is waited for
       if (Ask(pid, pause_ ? "pause" : "resume").ok()) asked.push_back(pid);
@@ -94,7 +98,8 @@ class Command {
         return;
       }
       if (Clock::now() >= deadline_) {
-        static_cast<void>(Problem(pid, absl::StrFormat("not after %.0f s; it goes on in the background", options_.timeout)));
+        static_cast<void>(Problem(
+            pid, absl::StrFormat("not after %.0f s; it goes on in the background", options_.timeout)));
         return;
       }
       std::this_thread::sleep_for(kBetween);

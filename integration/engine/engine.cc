@@ -17,10 +17,10 @@
 #include "integration/engine/c_api.h"
 #include "integration/engine/not_served.h"
 #include "integration/engine/output_file.h"
+#include "integration/engine/request_signals.h"
 #include "integration/engine/runtime.h"
 #include "integration/engine/spillway.h"
 #include "integration/engine/start_check.h"
-#include "integration/engine/request_signals.h"
 #include "integration/engine/torch_swap.h"
 #include "integration/preload/shim_abi.h"
 #include "integration/settings/environment.h"
@@ -125,11 +125,11 @@ int Open(const spillway_shim* shim) {
   if (!settings.Enabled())
     return 0;  // the preload asks before it opens us, but a key of PyTorch's variable may say so, too
   CheckStartOrStop(shim, settings, source);
-  if (settings.status == StatusLine::kSignal && !InstallRequestSignal(Request::kStatus)) {
+  if (settings.status == StatusLine::kSignal && !InstallRequestSignal(SignalRequest::kStatus)) {
     os::ReportLine("SIGUSR1 is in use by the job: no status line");
     settings.status = StatusLine::kOff;
   }
-  if (settings.pause == PauseBy::kSignal && !InstallRequestSignal(Request::kPause)) {
+  if (settings.pause == PauseBy::kSignal && !InstallRequestSignal(SignalRequest::kPause)) {
     os::ReportLine("SIGUSR2 is in use by the job: it does not pause");
     settings.pause = PauseBy::kOff;
   }

@@ -173,9 +173,9 @@ nlohmann::ordered_json IterationJson(const DeviceFigures& device) {
 }
 
 // By os::WaitKind.
-constexpr const char* kWaitKeys[] = {"chunks",        "arrival",    "run_ahead",   "end_of_transfer",
-                                     "cache_release", "pause", "audit",      "disk_growth", "pinning",
-                                     "drive",         "gate_slots", "driver_call"};
+constexpr const char* kWaitKeys[] = {"chunks",        "arrival", "run_ahead",  "end_of_transfer",
+                                     "cache_release", "pause",   "audit",      "disk_growth",
+                                     "pinning",       "drive",   "gate_slots", "driver_call"};
 static_assert(std::size(kWaitKeys) == static_cast<size_t>(os::WaitKind::kCount));
 
 nlohmann::ordered_json WaitsJson(const Figures& figures) {
@@ -240,17 +240,7 @@ std::string MetricsJson(const Figures& figures) {
     json["write_budget_bytes"] = figures.disk.write_budget_bytes;
     json["write_budget_left_bytes"] = figures.disk.write_budget_left_bytes;
   }
-  if (figures.pause.pauses > 0) {
-    nlohmann::ordered_json& pause = json["pause"];
-    pause["pauses"] = figures.pause.pauses;
-    pause["paused_now"] = figures.pause.paused_now;
-    pause["clean_bytes"] = figures.pause.clean_bytes;
-    pause["host_bytes"] = figures.pause.host_bytes;
-    pause["disk_bytes"] = figures.pause.disk_bytes;
-    pause["dropped_bytes"] = figures.pause.dropped_bytes;
-    pause["pausing_seconds"] = Seconds(figures.pause.pausing_nanos);
-    pause["outside_seconds"] = Seconds(figures.pause.outside_nanos);
-  }
+  if (figures.pause.pauses > 0) json["pause"] = PauseJson(figures.pause);
   json["evictions_ended"] = figures.evictions_ended;
   json["newer_calls"] = figures.newer_calls;
   json["host_room_bytes"] = figures.host_capacity_bytes;

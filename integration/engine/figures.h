@@ -14,6 +14,7 @@
 #include "allocator/residency/residency.h"
 #include "integration/engine/iteration_meter.h"
 #include "integration/engine/observation.h"
+#include "integration/engine/pause_figures.h"
 #include "io/os/wait.h"
 #include "io/spill_store.h"
 
@@ -44,24 +45,6 @@ struct DiskFigures {
   std::vector<io::DirectoryStats> directories{};
   uint64_t write_budget_bytes = 0;       // 0: there is none
   uint64_t write_budget_left_bytes = 0;  // of it, now
-};
-
-// Pauses of the job since its first block. Bytes are those of whole chunks.
-struct PauseFigures {
-  uint64_t pauses = 0;  // by the job and from outside, of everything or of a tag
-  uint64_t clean_bytes = 0, host_bytes = 0, disk_bytes = 0, dropped_bytes = 0;  // that left, by how
-  uint64_t pausing_nanos = 0;  // until all had left
-  uint64_t outside_nanos = 0;  // paused from outside
-  bool paused_now = false;     // from outside
-
-  void Add(const allocator::PauseStats& stats) {
-    ++pauses;
-    clean_bytes += stats.clean_bytes;
-    host_bytes += stats.host_bytes;
-    disk_bytes += stats.disk_bytes;
-    dropped_bytes += stats.dropped_bytes;
-    pausing_nanos += static_cast<uint64_t>(stats.nanos);
-  }
 };
 
 struct Figures {

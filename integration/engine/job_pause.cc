@@ -8,6 +8,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -40,7 +41,8 @@ std::string Words(const PauseStats& stats) {
   std::string text = absl::StrCat("paused: ", os::BytesText(LeftBytes(stats)), " left the GPU");
   if (stats.pinned_bytes > 0) absl::StrAppend(&text, ", ", os::BytesText(stats.pinned_bytes), " must stay");
   if (stats.failed_bytes > 0) {
-    absl::StrAppend(&text, ", ", os::BytesText(stats.failed_bytes), " could not be copied (", stats.failure, ")");
+    absl::StrAppend(&text, ", ", os::BytesText(stats.failed_bytes), " could not be copied (", stats.failure,
+                    ")");
   }
   return absl::StrCat(text, "; launches wait until `spillway resume ", ::getpid(), "`");
 }
@@ -68,10 +70,12 @@ absl::StatusOr<PauseScope> JobPause::ScopeOf(const std::string& tag) const {
   const os::MutexLock lock(&mu_);
   const auto found = tags_.find(tag);
   if (found == tags_.end()) {
-    const auto name = [](std::string* out, const auto& entry) { absl::StrAppend(out, "'", entry.first, "'"); };
-    return absl::InvalidArgumentError(absl::StrCat(
-        "no spillway.region() has had the tag '", tag, "'",
-        tags_.empty() ? "" : absl::StrCat("; known: ", absl::StrJoin(tags_, ", ", name))));
+    const auto name = [](std::string* out, const auto& entry) {
+      absl::StrAppend(out, "'", entry.first, "'");
+    };
+    return absl::InvalidArgumentError(
+        absl::StrCat("no spillway.region() has had the tag '", tag, "'",
+                     tags_.empty() ? "" : absl::StrCat("; known: ", absl::StrJoin(tags_, ", ", name))));
   }
   scope.tag = found->second;
   return scope;
@@ -93,10 +97,14 @@ absl::Status JobPause::Resume(const std::string& tag, bool wait) {
 // One device after the other: they share host memory, drives, and often the link.
 absl::Status JobPause::PauseDevices(const PauseScope& scope, PauseStats* stats) {
   absl::Status status;
+  std::vector<allocator::Residency*> paused;
   devices_->ForEach([&](const ServedDevice& served) {
-    if (status.ok()) status = served.residency->Pause(scope, stats);
+    if (!status.ok()) return;
+    status = served.residency->Pause(scope, stats);
+    if (status.ok()) paused.push_back(served.residency.get());
   });
-  if (!status.ok()) ResumeDevices(scope, /*wait=*/false).IgnoreError();  // the first error counts
+  if (status.ok()) return status;
+  for (allocator::Residency* residency : paused) residency->Resume(scope, /*wait=*/false).IgnoreError();
   return status;
 }
 
@@ -152,9 +160,10 @@ void JobPause::Loop() {
       pause = wanted_;
       state_ = pause ? State::kPausing : State::kResuming;
       if (pause) {
-        holds_ = true;
+        launches_wait_ = true;
         uint64_t drained;
-        if (resumed_ >= 0 && ::read(resumed_, &drained, sizeof(drained)) < 0) drained = 0;  // it was not readable
+        if (resumed_ >= 0 && ::read(resumed_, &drained, sizeof(drained)) < 0)
+          drained = 0;  // it was not readable
       }
     }
     pause ? PauseFromOutside() : ResumeFromOutside();
@@ -192,7 +201,8 @@ void JobPause::PauseFromOutside() {
 }
 
 void JobPause::ResumeFromOutside() {
-  ResumeDevices(kFromOutside, /*wait=*/false).IgnoreError();  // what fails without a wait is the device's error
+  ResumeDevices(kFromOutside, /*wait=*/false)
+      .IgnoreError();  // what fails without a wait is the device's error
   {
     const os::MutexLock lock(&mu_);
     state_ = State::kRunning;
@@ -203,7 +213,7 @@ void JobPause::ResumeFromOutside() {
 }
 
 void JobPause::LetLaunchesGo() {
-  holds_ = false;
+  launches_wait_ = false;
   const uint64_t one = 1;
   if (resumed_ >= 0 && ::write(resumed_, &one, sizeof(one)) < 0) return;  // it is readable already
 }
@@ -215,17 +225,7 @@ std::string JobPause::StateJson() const {
   const bool about_to = started_ && error_.empty() && wanted_ != (state_ == State::kPaused);
   state["state"] = about_to ? (wanted_ ? "pausing" : "resuming") : kNames[static_cast<int>(state_)];
   if (!error_.empty()) state["error"] = error_;
-  state["clean_bytes"] = last_.clean_bytes;
-  state["host_bytes"] = last_.host_bytes;
-  state["disk_bytes"] = last_.disk_bytes;
-  state["dropped_bytes"] = last_.dropped_bytes;
-  state["unused_bytes"] = last_.unused_bytes;
-  state["pinned_bytes"] = last_.pinned_bytes;
-  state["failed_bytes"] = last_.failed_bytes;
-  state["released_bytes"] = last_.released_bytes;
-  state["remaining_bytes"] = last_.remaining_bytes;
-  state["seconds"] = static_cast<double>(last_.nanos) / 1e9;
-  if (!last_.failure.empty()) state["failure"] = last_.failure;
+  state.update(PauseJson(last_));
   return state.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -240,12 +240,12 @@ PauseFigures JobPause::figures() const {
 
 absl::Status JobPause::AwaitResume(absl::FunctionRef<std::string()> name) {
   const os::Wait wait(waits_, os::WaitKind::kPause, absl::StrCat(name(), ": the job is paused from outside"));
-  const PythonLock others_go_on;
+  const PythonLock let_go;
   const bool main_thread = ::getpid() == ::gettid();
   for (;;) {
     {
       const os::MutexLock lock(&mu_);
-      if (!holds_ || stop_) return absl::OkStatus();
+      if (!launches_wait_ || stop_) return absl::OkStatus();
     }
     pollfd resumed = {resumed_, POLLIN, 0};
     const uint64_t ours = RequestSignals();
@@ -253,8 +253,9 @@ absl::Status JobPause::AwaitResume(absl::FunctionRef<std::string()> name) {
     // Python runs its handlers on the main thread between two of its instructions, so this one has to get there.
     if (result < 0 && errno == EINTR && main_thread && RequestSignals() == ours)
       return allocator::IllegalState(
-          absl::StrCat(name(), " waited for the end of a pause, and a signal came: it is refused so that the job can "
-                               "handle the signal"));
+          absl::StrCat(name(),
+                       " waited for the end of a pause, and a signal came: it is refused so that the job can "
+                       "handle the signal"));
   }
 }
 

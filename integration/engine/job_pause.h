@@ -81,7 +81,7 @@ class JobPause final : public allocator::PauseGate {
   std::map<std::string, uint32_t> tags_ ABSL_GUARDED_BY(mu_);
   bool wanted_ ABSL_GUARDED_BY(mu_) = false;  // paused, from outside
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
-  bool holds_ ABSL_GUARDED_BY(mu_) = false;  // launches wait
+  bool launches_wait_ ABSL_GUARDED_BY(mu_) = false;
   State state_ ABSL_GUARDED_BY(mu_) = State::kRunning;
   std::string error_ ABSL_GUARDED_BY(mu_);
   allocator::PauseStats last_ ABSL_GUARDED_BY(mu_);

@@ -148,8 +148,8 @@ void JobReports::OpenSocket() {
   if (opened.ok()) {
     socket_ = *std::move(opened);
   } else {
-    os::Log(os::LogLevel::kInfo,
-            absl::StrCat("spillway top, pause and resume do not reach this job: ", std::string(opened.status().message())));
+    os::Log(os::LogLevel::kInfo, absl::StrCat("spillway top, pause and resume do not reach this job: ",
+                                              std::string(opened.status().message())));
   }
 }
 

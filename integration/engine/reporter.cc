@@ -58,8 +58,9 @@ void Reporter::Loop() {
     if (options_.waits != nullptr) options_.waits->Look();  // first: a wait may delay the rest
     const Figures figures = Collect();
     if (options_.after_look) options_.after_look(figures);
-    if (options_.status == StatusLine::kSignal && TakeRequest(Request::kStatus)) os::ReportLine(StatusText(figures));
-    if (options_.on_pause_signal && TakeRequest(Request::kPause)) options_.on_pause_signal();
+    if (options_.status == StatusLine::kSignal && TakeRequest(SignalRequest::kStatus))
+      os::ReportLine(StatusText(figures));
+    if (options_.on_pause_signal && TakeRequest(SignalRequest::kPause)) options_.on_pause_signal();
     if (std::chrono::steady_clock::now() >= next) {
       WriteFiles(figures, /*ended=*/false);
       next = std::chrono::steady_clock::now() + options_.every;

@@ -49,11 +49,11 @@ class Reporter {
     // With these two the handler of the signal has been installed (request_signals.h).
     StatusLine status = StatusLine::kOff;
     std::function<void()> on_pause_signal = nullptr;  // null: SIGUSR2 is none of ours
-    std::chrono::milliseconds first{1'000};   // before the metrics file is written for the first time
-    std::chrono::milliseconds every{10'000};  // between two writings of it
-    std::chrono::milliseconds look{1'000};    // between two looks at the figures
-    AdviceFacts advice = {};                  // for the last line
-    os::WaitList* waits = nullptr;            // its lines are written when they are due; null: none
+    std::chrono::milliseconds first{1'000};           // before the metrics file is written for the first time
+    std::chrono::milliseconds every{10'000};          // between two writings of it
+    std::chrono::milliseconds look{1'000};            // between two looks at the figures
+    AdviceFacts advice = {};                          // for the last line
+    os::WaitList* waits = nullptr;                    // its lines are written when they are due; null: none
     // Called on the reporter's thread after each look. Empty: nothing is.
     std::function<void(const Figures& figures)> after_look = nullptr;
     // Called on the reporter's thread: as often as this says, and after each writing of the metrics (`ended`:

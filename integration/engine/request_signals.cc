@@ -10,8 +10,8 @@ namespace spillway::integration {
 namespace {
 
 // A signal handler can reach nothing but globals. All are lock-free, so the handler may use them.
-std::atomic<bool> g_requested[2];       // stored by the handler, taken by TakeRequest
-std::atomic<int> g_wake{-1};            // stored by SetRequestWake, read by the handler
+std::atomic<bool> g_requested[2];  // stored by the handler, taken by TakeRequest
+std::atomic<int> g_wake{-1};       // stored by SetRequestWake, read by the handler
 std::atomic<uint64_t> g_signals{0};
 
 void OnSignal(int signal) {
@@ -27,9 +27,9 @@ void OnSignal(int signal) {
 
 }  // namespace
 
-int SignalOf(Request request) { return request == Request::kStatus ? SIGUSR1 : SIGUSR2; }
+int SignalOf(SignalRequest request) { return request == SignalRequest::kStatus ? SIGUSR1 : SIGUSR2; }
 
-bool InstallRequestSignal(Request request) {
+bool InstallRequestSignal(SignalRequest request) {
   const int signal = SignalOf(request);
   struct sigaction old = {};
   if (::sigaction(signal, nullptr, &old) != 0) return false;
@@ -43,7 +43,7 @@ bool InstallRequestSignal(Request request) {
 
 void SetRequestWake(int eventfd) { g_wake.store(eventfd); }
 
-bool TakeRequest(Request request) { return g_requested[static_cast<int>(request)].exchange(false); }
+bool TakeRequest(SignalRequest request) { return g_requested[static_cast<int>(request)].exchange(false); }
 
 uint64_t RequestSignals() { return g_signals.load(); }
 

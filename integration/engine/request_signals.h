@@ -10,21 +10,21 @@
 
 namespace spillway::integration {
 
-enum class Request : int { kStatus, kPause };
+enum class SignalRequest : int { kStatus, kPause };
 
 // The signal that stands for it.
-int SignalOf(Request request);
+int SignalOf(SignalRequest request);
 
 // Installs the handler for the process. False when the signal is handled or ignored already; then nothing
 // changes.
-bool InstallRequestSignal(Request request);
+bool InstallRequestSignal(SignalRequest request);
 
 // From now on each signal also adds 1 to this eventfd (non-blocking); -1: to none. The descriptor must stay
 // open until it is taken away here.
 void SetRequestWake(int eventfd);
 
 // Whether a signal came since the last call. Any thread.
-bool TakeRequest(Request request);
+bool TakeRequest(SignalRequest request);
 
 // How many have come in all. A system call that a signal has interrupted was not interrupted by one of these if it
 // has not changed. Any thread.

@@ -209,6 +209,7 @@ void BlockTable::NoteUnpinned(Block* block) {
 void BlockTable::NoteHandedOutLocked(const TableLock& lock, Block* block) {
   unpinned_sizes_.Add(block->chunks);
   launch_sets_.OnHandOut(block->id, BytesOf(*block));
+  if (__builtin_expect(pause_new_, 0)) PauseLocked(lock, block, PausedBy::kOutside);
 }
 
 void BlockTable::NoteFreedLocked(const TableLock& lock, Block* block) {

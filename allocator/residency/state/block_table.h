@@ -20,6 +20,7 @@
 #include "allocator/memory/launch_sets.h"
 #include "allocator/memory/pin.h"
 #include "allocator/memory/size_counts.h"
+#include "allocator/residency/state/copy_backoff.h"
 #include "allocator/residency/state/pause.h"
 #include "allocator/tier/extent_home.h"
 #include "io/os/atomic.h"
@@ -51,40 +52,6 @@ enum class Gate : uint8_t {
   kClosed,   // take the slow path
   kOpen,     // mapped and whole: launch, then record the use
   kIgnored,  // no live block: an integer that looks like an address, or a stale pointer
-};
-
-// A block whose copy was of no use k times in a row is left alone for its next 2^k - 1 evictions, at most 63.
-class CopyBackoff {
- public:
-  // So many evictions of an address are verified, then those whose copy is kept.
-  static constexpr int kFirstVerified = 8;
-
-  // At an eviction that writes: whether its bytes are to be hashed and the copy kept. Counts the eviction.
-  bool WantsHash() {
-    if (skip_ == 0) return true;
-    --skip_;
-    return false;
-  }
-  // At the same eviction: whether its bytes are to be hashed so that a write that nobody saw is found.
-  bool wants_verification() const { return first_left_ > 0; }
-  // An eviction was verified.
-  void NoteVerified() { first_left_ -= first_left_ > 0; }
-  // The copy was the block's content still.
-  void NoteUnchanged() { misses_ = 0, skip_ = 0, proven_ = true; }
-  // The block had changed, or was freed with its copy unused.
-  void NoteUseless() {
-    if (misses_ < 6) ++misses_;
-    skip_ = static_cast<uint8_t>((1u << misses_) - 1);
-    proven_ = false;
-  }
-  // The last copy was of use.
-  bool proven() const { return proven_; }
-
- private:
-  uint8_t misses_ = 0;
-  uint8_t skip_ = 0;
-  uint8_t first_left_ = kFirstVerified;
-  bool proven_ = false;
 };
 
 // What all parts may see, under the lock, of an eviction or decommit under way. The Evictor has the rest of
@@ -259,6 +226,8 @@ class BlockTable {
   // still leave the GPU.
   void PauseLocked(const TableLock& lock, Block* block, PausedBy by) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void ResumeLocked(const TableLock& lock, Block* block, PausedBy by) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // From now on each block that becomes live is paused from outside, or no longer.
+  void PauseNewLocked(const TableLock& lock, bool on) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { pause_new_ = on; }
   // Chunks of paused live blocks that may leave and whose bytes are kept.
   uint64_t PausedChunksLocked(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     return paused_chunks_;
@@ -382,6 +351,7 @@ class BlockTable {
   List lists_[kBlockStates] ABSL_GUARDED_BY(mu);
   uint64_t pinned_chunks_ ABSL_GUARDED_BY(mu) = 0;
   uint64_t paused_chunks_ ABSL_GUARDED_BY(mu) = 0;
+  bool pause_new_ ABSL_GUARDED_BY(mu) = false;
   SizeCounts unpinned_sizes_ ABSL_GUARDED_BY(mu);
   LaunchSets launch_sets_;  // guarded by mu, but for its largest
   uint64_t moves_[kBlockStates][kBlockStates] ABSL_GUARDED_BY(mu) = {};

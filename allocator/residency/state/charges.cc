@@ -75,7 +75,11 @@ void Charges::LimitByFree(const TableLock& lock, uint64_t free_bytes) {
 
 uint64_t Charges::SetCap(TableLock* lock, uint64_t bytes) {
   lock->Covers(*table_);
-  if (const uint64_t lacking = LackingForCap(*lock, bytes); lacking > 0) {
+  GpuBudget capped = budget_;
+  capped.cap = bytes;
+  Charge below = ChargeOf(*lock, 0);
+  below.chunk_target = capped.ChunkTarget() / chunk_bytes_ * chunk_bytes_;
+  if (const uint64_t lacking = evict_->load() ? Lacking(below) : 0; lacking > 0) {
     table_->mu.Unlock();
     capacity_->Grow(lacking).IgnoreError();  // then the limit is higher
     table_->mu.Lock();
@@ -87,11 +91,7 @@ uint64_t Charges::SetCap(TableLock* lock, uint64_t bytes) {
   while (evict_->load()) {
     Charge charge = ChargeOf(*lock, 0);
     charge.chunk_target = budget_.ChunkTarget() / chunk_bytes_ * chunk_bytes_;
-    const uint64_t beyond = std::max(promised_bytes_, charge.BeyondGpu());
-    if (capacity_->Change(promised_bytes_, beyond)) {
-      promised_bytes_ = beyond;
-      break;
-    }
+    if (RaisePromise(charge)) break;
     const uint64_t in_all = charge.live + charge.Headroom();
     const uint64_t off_gpu = promised_bytes_ + capacity_->UnpromisedNow();
     const uint64_t stays = std::min(charge.live, in_all - std::min(in_all, off_gpu));
@@ -102,27 +102,22 @@ uint64_t Charges::SetCap(TableLock* lock, uint64_t bytes) {
   return budget_.cap;
 }
 
-uint64_t Charges::LackingForCap(const TableLock& lock, uint64_t bytes) const {
-  lock.Covers(*table_);
-  GpuBudget capped = budget_;
-  capped.cap = bytes;
-  Charge charge = ChargeOf(lock, 0);
-  charge.chunk_target = capped.ChunkTarget() / chunk_bytes_ * chunk_bytes_;
-  const uint64_t beyond = evict_->load() ? charge.BeyondGpu() : 0;
+uint64_t Charges::Lacking(const Charge& charge) const {
+  const uint64_t beyond = charge.BeyondGpu();
   return beyond - std::min(beyond, promised_bytes_ + capacity_->UnpromisedNow());
 }
 
-bool Charges::PromisePause(const TableLock& lock, uint64_t bytes, uint64_t* lacking_bytes) {
-  lock.Covers(*table_);
+bool Charges::RaisePromise(const Charge& charge) {
+  const uint64_t beyond = std::max(promised_bytes_, charge.BeyondGpu());
+  if (!capacity_->Change(promised_bytes_, beyond)) return false;
+  promised_bytes_ = beyond;
+  return true;
+}
+
+uint64_t Charges::PromisePause(const TableLock& lock, uint64_t bytes) {
   Charge charge = ChargeOf(lock, 0);
   charge.paused += bytes;
-  const uint64_t beyond = std::max(promised_bytes_, charge.BeyondGpu());
-  if (capacity_->Change(promised_bytes_, beyond)) {
-    promised_bytes_ = beyond;
-    return true;
-  }
-  *lacking_bytes = beyond - std::min(beyond, promised_bytes_ + capacity_->UnpromisedNow());
-  return false;
+  return RaisePromise(charge) ? 0 : std::max<uint64_t>(1, Lacking(charge));
 }
 
 bool Charges::Lend(const TableLock& lock, uint64_t chunks) {
@@ -145,12 +140,10 @@ void Charges::ReturnLent(const TableLock& lock) {
   const uint64_t before = std::exchange(budget_.lent, lent);
   const uint64_t target = budget_.ChunkTarget() / chunk_bytes_;
   charge.chunk_target = target * chunk_bytes_;
-  const uint64_t beyond = std::max(promised_bytes_, charge.BeyondGpu());
-  if (!capacity_->Change(promised_bytes_, beyond)) {
+  if (!RaisePromise(charge)) {
     budget_.lent = before;
     return;
   }
-  promised_bytes_ = beyond;
   // A target that is lower for the driver stays so.
   chunks_.set_target(std::min(chunks_.target(), target));
   table_->changed.NotifyAll();

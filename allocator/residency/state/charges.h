@@ -56,9 +56,9 @@ class Charges {
   // The application's own limit on the budget, in bytes; UINT64_MAX: none. What is above it leaves. Waits without the lock
   // for the tiers to grow; a limit below what they can take of the live blocks is raised to that. Returns the limit.
   uint64_t SetCap(TableLock* lock, uint64_t bytes);
-  // Promises a place off the GPU for blocks of so many bytes that are about to be paused, beside those that are. False,
-  // and nothing is promised, where the tiers have none now: how much is lacking.
-  bool PromisePause(const TableLock& lock, uint64_t bytes, uint64_t* lacking_bytes);
+  // Promises a place off the GPU for blocks of so many bytes that are about to be paused, beside those that are.
+  // 0: done. Else nothing is promised, since the tiers have no place now: how many bytes are lacking.
+  uint64_t PromisePause(const TableLock& lock, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Has the target be at least so many chunks, by lending what is else left free (GpuBudget). False, and nothing is
   // lent, where that is not enough. What is lent comes back as blocks are freed.
   bool Lend(const TableLock& lock, uint64_t chunks);
@@ -170,9 +170,10 @@ class Charges {
   uint64_t ReservedChunks(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) {
     return chunks_.created() + live_chunks_ - std::min(live_chunks_, BackedChunks(lock));
   }
-  // Capacity off the GPU that such a limit lacks.
-  uint64_t LackingForCap(const TableLock& lock, uint64_t bytes) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
+  // Capacity off the GPU that the charge lacks now.
+  uint64_t Lacking(const Charge& charge) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
+  // Promises what the charge needs beyond the GPU, at least what is promised already. False: nothing has changed.
+  bool RaisePromise(const Charge& charge) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Whether the application's own limit is what counts.
   bool Capped() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) { return budget_.cap < budget_.budget; }
   // Whether nothing need be promised: what fits the GPU together needs no capacity of the tiers, whatever is

@@ -31,9 +31,9 @@ struct PauseScope {
 
 // What a pause came to, in bytes of whole chunks.
 struct PauseStats {
-  uint64_t clean_bytes = 0;      // left without a copy: what is in host memory or on the disk was still the same
-  uint64_t host_bytes = 0;       // copied to host memory
-  uint64_t disk_bytes = 0;       // copied to the disk
+  uint64_t clean_bytes = 0;  // left without a copy: what is in host memory or on the disk was still the same
+  uint64_t host_bytes = 0;   // copied to host memory
+  uint64_t disk_bytes = 0;   // copied to the disk
   uint64_t dropped_bytes = 0;    // of regions that do not keep them
   uint64_t unused_bytes = 0;     // that no launch had named since they were handed out
   uint64_t pinned_bytes = 0;     // stay: something may use them without naming them
@@ -41,7 +41,7 @@ struct PauseStats {
   uint64_t released_bytes = 0;   // given back to the driver
   uint64_t remaining_bytes = 0;  // of chunks that the device still has for the job
   int64_t nanos = 0;
-  std::string failure{};         // why some could not be copied
+  std::string failure{};  // why some could not be copied
 
   void Add(const PauseStats& other) {
     clean_bytes += other.clean_bytes;

@@ -10,14 +10,6 @@
 
 namespace spillway::allocator {
 
-namespace {
-
-// What changes from one eviction to the next is kept only for a plan, and for a pause: it is long, and what has not
-// changed by the next one is not to be copied again.
-bool KeepsChanged(const EvictJob& job) { return job.stays || job.block->paused(); }
-
-}  // namespace
-
 CopyOut::CopyOut(Core* core, CleanCopies* clean, HashLoader* hash, SharedCapacity* capacity,
                  CopyStreams* copies, std::function<void()> wake)
     : core_(core), clean_(clean), hash_(hash), capacity_(capacity), copies_(copies), wake_(std::move(wake)) {}
@@ -45,7 +37,7 @@ void CopyOut::Begin(EvictJob* job) {
   {
     const TableLock lock(core_->table);
     CopyBackoff& backoff = job->block->copies.backoff;
-    job->keeps = backoff.WantsHash() || KeepsChanged(*job);
+    job->keeps = backoff.WantsHash() || job->keeps_changed();
     verified = backoff.wants_verification() || verified;
   }
   if (job->keeps || verified) BeginHash(job);  // beside the copy: both only read
@@ -105,7 +97,7 @@ bool CopyOut::Compare(EvictJob* job) {
   ForgetCopy(job);
   job->content = now;
   job->content_known = true;
-  job->keeps = KeepsChanged(*job);
+  job->keeps = job->keeps_changed();
   // Without capacity now, the next poll begins the copy again.
   job->phase = ReserveHomes(job) ? EvictJob::Phase::kCopy : EvictJob::Phase::kWaitForUses;
   return true;

@@ -61,6 +61,10 @@ struct EvictJob : EvictionState {
   DeviceHash::Request hash;  // under way while `hashed` is not null
   CUevent hashed = nullptr;
   absl::Status failure;  // first copy or write that failed: ends like a cancel
+
+  // What changes from one eviction to the next is kept only for a plan, and for a pause: it is long, and what has
+  // not changed by the next one is not to be copied again.
+  bool keeps_changed() const { return stays || block->paused(); }
 };
 
 class CopyOut {

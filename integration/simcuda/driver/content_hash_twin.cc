@@ -21,7 +21,8 @@ namespace content_hash = spillway::allocator::content_hash;
 void AddSamples(uint64_t data, uint64_t bytes, ContentHash* sum) {
   for (uint64_t at = 0; at + kSampleBytes <= bytes; at += kSampleEvery) {
     const uint64_t first = at / content_hash::kVectorBytes;
-    content_hash::Add(reinterpret_cast<const void*>(data), first, first + kSampleBytes / content_hash::kVectorBytes, 1, sum);
+    content_hash::Add(reinterpret_cast<const void*>(data), first,
+                      first + kSampleBytes / content_hash::kVectorBytes, 1, sum);
   }
 }
 

@@ -11,70 +11,13 @@
 #include "allocator/residency/residency.h"
 #include "tests/allocator/copy_helpers.h"
 #include "tests/allocator/motion_helpers.h"
+#include "tests/allocator/pause_helpers.h"
 #include "tests/fakes/faulty_engine.h"
 
 namespace spillway::allocator {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr PauseScope kAll;
-constexpr PauseScope kFromOutside = {PausedBy::kOutside, 0};
-
-CoreSetup WithHost(uint64_t bytes = 8 << 20) {
-  CoreSetup setup;
-  setup.host_bytes = bytes;
-  return setup;
-}
-
-PauseStats Pause(CoreDevice& device, const PauseScope& scope = kAll) {
-  PauseStats stats;
-  const absl::Status status = device->Pause(scope, &stats);
-  EXPECT_TRUE(status.ok()) << status;
-  device->CheckInvariants();
-  return stats;
-}
-
-void Resume(CoreDevice& device, const PauseScope& scope = kAll, bool wait = false) {
-  const absl::Status status = device->Resume(scope, wait);
-  EXPECT_TRUE(status.ok()) << status;
-  device->CheckInvariants();
-}
-
-// On a thread of its own, as a job's.
-std::thread Launching(CoreDevice& device, CUdeviceptr block, uint64_t version, CUresult expected) {
-  return std::thread([=, &device] {
-    const ScopedContext scope(CoreDevice::Driver(), CoreDevice::Context());
-    EXPECT_EQ(FillOne(device, block, version), expected);
-  });
-}
-
-CUdeviceptr FilledIn(CoreDevice& device, BlockRegion region, uint64_t version) {
-  const CUdeviceptr block = device->Allocate(kBlock, {}, region).value();
-  EXPECT_EQ(FillOne(device, block, version), CUDA_SUCCESS);
-  device.Synchronize();
-  return block;
-}
-
-// Keeps launches until it is opened.
-class Gate : public PauseGate {
- public:
-  absl::Status AwaitResume(absl::FunctionRef<std::string()> name) override {
-    names = name();
-    ++waiting;
-    open.wait(false);
-    --waiting;
-    return answer;
-  }
-  void Open() {
-    open.store(true);
-    open.notify_all();
-  }
-  std::string names;
-  std::atomic<int> waiting{0};
-  std::atomic<bool> open{false};
-  absl::Status answer;
-};
 
 TEST(PauserTest, EverythingLeavesAndComesBackAtItsAddress) {
   CoreDevice device(WithHost());
@@ -96,7 +39,8 @@ TEST(PauserTest, ALaunchThatNamesAPausedBlockIsRefusedInWords) {
   const std::vector<CUdeviceptr> blocks = AllocateFilled(device, 2);
   Pause(device);
   EXPECT_EQ(FillOne(device, blocks[0], 9), CUDA_ERROR_ILLEGAL_STATE);
-  EXPECT_THAT(device->LastError(), HasSubstr("names memory that spillway.pause() has paused. To do: call spillway.resume()"));
+  EXPECT_THAT(device->LastError(),
+              HasSubstr("names memory that spillway.pause() has paused. To do: call spillway.resume()"));
   char byte = 0;
   EXPECT_EQ(device.CopyOut(nullptr, &byte, blocks[1], 1), CUDA_ERROR_ILLEGAL_STATE);
   Resume(device);
@@ -228,7 +172,8 @@ TEST(PauserTest, WhatCannotBeCopiedStaysAndIsReported) {
   CoreSetup setup = WithHost(0);
   setup.wrap_engine = [](std::unique_ptr<io::IoEngine> engine, size_t) -> std::unique_ptr<io::IoEngine> {
     io::FaultPlan plan;
-    plan.faults.push_back({.kind = io::FaultKind::kErrno, .op = io::IoOp::kWrite, .count = 1'000'000, .error = ENOSPC});
+    plan.faults.push_back(
+        {.kind = io::FaultKind::kErrno, .op = io::IoOp::kWrite, .count = 1'000'000, .error = ENOSPC});
     return io::MakeFaultyEngine(std::move(engine), plan);
   };
   CoreDevice device(setup);
@@ -275,140 +220,6 @@ TEST(PauserTest, AFreedBlockNeedsNoResume) {
   EXPECT_EQ(FillOne(device, next, 5), CUDA_SUCCESS);
   EXPECT_EQ(Wrong(device, next, 5), 0u);
   device->CheckInvariants();
-}
-
-TEST(PauserTest, ALaunchThatWasOnItsWayEndsFirst) {
-  CoreDevice device(WithHost());
-  const std::vector<CUdeviceptr> blocks = AllocateFilled(device, 2);
-  device.Synchronize();
-  StopAt stop("launch.inside_section");
-  std::thread launch = Launching(device, blocks[0], 8, CUDA_SUCCESS);
-  stop.WaitUntilReached();
-  PauseStats stats;
-  std::thread pause([&] { EXPECT_TRUE(device->Pause(kAll, &stats).ok()); });
-  ASSERT_TRUE(tests::WaitUntil([&] {
-    const TableLock lock(device->core()->table);
-    return BlockAt(device, blocks[0])->paused();
-  }));
-  stop.Release();
-  launch.join();
-  pause.join();
-  EXPECT_EQ(stats.host_bytes, 2 * kBlock);
-  Resume(device);
-  EXPECT_EQ(Wrong(device, blocks[0], 8), 0u);
-}
-
-// The bytes of the dropped block were wanted by a launch that had passed its gate: it runs, and then they go.
-TEST(PauserTest, ADroppedBlockIsDroppedAfterTheLaunchThatHadPassedItsGate) {
-  CoreDevice device(WithHost());
-  const CUdeviceptr cache = FilledIn(device, {1, false}, 1);
-  StopAt stop("launch.inside_section");
-  std::thread launch = Launching(device, cache, 8, CUDA_SUCCESS);
-  stop.WaitUntilReached();
-  PauseStats stats;
-  std::thread pause([&] { EXPECT_TRUE(device->Pause(kAll, &stats).ok()); });
-  ASSERT_TRUE(tests::WaitUntil([&] {
-    const TableLock lock(device->core()->table);
-    return BlockAt(device, cache)->paused();
-  }));
-  stop.Release();
-  launch.join();
-  pause.join();
-  EXPECT_EQ(stats.dropped_bytes, kBlock);
-  EXPECT_EQ(stats.host_bytes, 0u);
-}
-
-TEST(PauserTest, FromOutsideLaunchesWaitForTheResume) {
-  Gate gate;
-  CoreSetup setup = WithHost();
-  setup.pause_gate = &gate;
-  CoreDevice device(setup);
-  const std::vector<CUdeviceptr> blocks = AllocateFilled(device, 2);
-  Pause(device, kFromOutside);
-  std::thread launch = Launching(device, blocks[0], 8, CUDA_SUCCESS);
-  ASSERT_TRUE(tests::WaitUntil([&] { return gate.waiting == 1; }));
-  EXPECT_EQ(device->Stats().chunk_bytes, 0u);
-  Resume(device, kFromOutside);
-  gate.Open();
-  launch.join();
-  EXPECT_EQ(Wrong(device, blocks[0], 8), 0u);
-  EXPECT_EQ(Wrong(device, blocks[1], 2), 0u);
-}
-
-TEST(PauserTest, FromOutsideNewBlocksWaitToo) {
-  Gate gate;
-  CoreSetup setup = WithHost();
-  setup.pause_gate = &gate;
-  CoreDevice device(setup);
-  Pause(device, kFromOutside);
-  const CUdeviceptr block = device.MustAllocate(kBlock);
-  std::thread launch = Launching(device, block, 8, CUDA_SUCCESS);
-  ASSERT_TRUE(tests::WaitUntil([&] { return gate.waiting == 1; }));
-  Resume(device, kFromOutside);
-  gate.Open();
-  launch.join();
-  EXPECT_EQ(Wrong(device, block, 8), 0u);
-}
-
-TEST(PauserTest, TheGateMayRefuseALaunchThatWaits) {
-  Gate gate;
-  gate.answer = IllegalState("a signal came");
-  gate.Open();
-  CoreSetup setup = WithHost();
-  setup.pause_gate = &gate;
-  CoreDevice device(setup);
-  const std::vector<CUdeviceptr> blocks = AllocateFilled(device, 1);
-  Pause(device, kFromOutside);
-  EXPECT_EQ(FillOne(device, blocks[0], 8), CUDA_ERROR_ILLEGAL_STATE);
-  EXPECT_EQ(device->LastError(), "a signal came");
-  EXPECT_THAT(gate.names, HasSubstr("a launch"));
-}
-
-// What the job paused stays paused when the pause from outside is over.
-TEST(PauserTest, EachResumesWhatItPaused) {
-  Gate gate;
-  CoreSetup setup = WithHost();
-  setup.pause_gate = &gate;
-  CoreDevice device(setup);
-  const std::vector<CUdeviceptr> blocks = AllocateFilled(device, 2);
-  Pause(device);
-  const PauseStats stats = Pause(device, kFromOutside);
-  EXPECT_EQ(stats.host_bytes, 0u);
-  Resume(device, kFromOutside);
-  EXPECT_EQ(FillOne(device, blocks[0], 8), CUDA_ERROR_ILLEGAL_STATE);
-  Resume(device);
-  ExpectContents(device, blocks);
-}
-
-// A launch waits behind another one, and its block is paused meanwhile.
-TEST(PauserTest, ALaunchThatWaitsInTheQueueLooksAgain) {
-  CoreDevice device(WithHost());
-  const CUdeviceptr first = FilledIn(device, {}, 1);
-  const CUdeviceptr second = FilledIn(device, {1, true}, 2);
-  Pause(device);
-  Resume(device, kAll);
-  ASSERT_TRUE(tests::WaitUntil([&] { return StateOf(device, second) == BlockState::kResident; }));
-  Pause(device);
-  const std::vector<CUdeviceptr> others = AllocateFilled(device, 7);
-  device.Synchronize();
-  PauseStreams(true);
-  for (const CUdeviceptr block : others) ASSERT_EQ(FillOne(device, block, 3), CUDA_SUCCESS);  // in use by now
-  {
-    const TableLock lock(device->core()->table);  // nothing comes back before it is named
-    device->core()->table.ResumeLocked(lock, BlockAt(device, first), PausedBy::kJob);
-    device->core()->table.ResumeLocked(lock, BlockAt(device, second), PausedBy::kJob);
-  }
-  std::thread granted = Launching(device, first, 8, CUDA_SUCCESS);
-  AwaitClaim(device);
-  std::thread refused = Launching(device, second, 9, CUDA_ERROR_ILLEGAL_STATE);
-  ASSERT_TRUE(tests::WaitUntil([&] { return Waiting(device, os::WaitKind::kChunks) == 2; }));
-  Pause(device, {PausedBy::kJob, 1});
-  PauseStreams(false);
-  granted.join();
-  refused.join();
-  EXPECT_EQ(Wrong(device, first, 8), 0u);
-  Resume(device);
-  EXPECT_EQ(Wrong(device, second, 2), 0u);
 }
 
 // Others have the GPU's memory by now: what fits comes back, and the rest when launches name it.

@@ -4,10 +4,13 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
-import time
 import unittest
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "fakes"))
+from wait_until import wait_until  # noqa: E402
 
 BUILD = Path(os.environ["SPILLWAY_BUILD"])
 PYTHON = os.environ["SPILLWAY_TEST_PYTHON"]
@@ -26,7 +29,7 @@ def beat():
         with open(sys.argv[1] + "~", "w") as file:
             json.dump({"beats": beats, "steps": steps}, file)
         __import__("os").rename(sys.argv[1] + "~", sys.argv[1])
-        time.sleep(0.01)
+        threading.Event().wait(0.01)
 threading.Thread(target=beat, daemon=True).start()
 signal.signal(signal.SIGTERM, lambda *_: handled.append(steps))
 print("begun", flush=True)
@@ -84,10 +87,7 @@ class PauseTest(unittest.TestCase):
         return json.loads(self.spillway("top", pid, "--json")[1])[0]["figures"]
 
     def until(self, condition):
-        end = time.monotonic() + 60
-        while not condition():
-            self.assertLess(time.monotonic(), end, "it does not come to that")
-            time.sleep(0.02)
+        self.assertTrue(wait_until(condition), "it does not come to that")
 
     def assertStands(self):
         before = self.state()

@@ -113,7 +113,7 @@ class TopTest(unittest.TestCase):
         job = self.job(SPILLWAY_LOG="info")
         _, err = job.communicate("end\n", timeout=120)
         self.assertEqual(job.returncode, 0, err)
-        self.assertIn("spillway top cannot ask this job", err)
+        self.assertIn("spillway top, pause and resume do not reach this job", err)
         self.assertIn("it is no folder of this user alone", err)
 
     def test_wrong_use(self):

@@ -10,11 +10,12 @@
 namespace spillway::integration {
 namespace {
 
-class RequestSignalsTest : public ::testing::TestWithParam<Request> {};
+class RequestSignalsTest : public ::testing::TestWithParam<SignalRequest> {};
 
 TEST_P(RequestSignalsTest, WakeAndLeaveOthersHandlersAlone) {
-  const Request request = GetParam();
-  const Request other = request == Request::kStatus ? Request::kPause : Request::kStatus;
+  const SignalRequest request = GetParam();
+  const SignalRequest other =
+      request == SignalRequest::kStatus ? SignalRequest::kPause : SignalRequest::kStatus;
   const int signal = SignalOf(request);
   ASSERT_NE(::signal(signal, SIG_IGN), SIG_ERR);
   EXPECT_FALSE(InstallRequestSignal(request));
@@ -40,7 +41,8 @@ TEST_P(RequestSignalsTest, WakeAndLeaveOthersHandlersAlone) {
   ::signal(signal, SIG_DFL);
 }
 
-INSTANTIATE_TEST_SUITE_P(Both, RequestSignalsTest, ::testing::Values(Request::kStatus, Request::kPause));
+INSTANTIATE_TEST_SUITE_P(Both, RequestSignalsTest,
+                         ::testing::Values(SignalRequest::kStatus, SignalRequest::kPause));
 
 }  // namespace
 }  // namespace spillway::integration

@@ -206,6 +206,48 @@ print(json.dumps(losses))
 """
         self.assertEqual(run("PAUSES = True\n" + code), run("PAUSES = False\n" + code))
 
+    def test_a_pool_of_mappings_of_the_jobs_own_is_left_alone(self):
+        # As vLLM's sleep mode: physical memory of its own comes and goes at an address that it keeps.
+        found = run("""
+import ctypes
+class Prop(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("handle_types", ctypes.c_int), ("location_type", ctypes.c_int), ("device", ctypes.c_int),
+                ("win32", ctypes.c_void_p), ("compression", ctypes.c_ubyte), ("rdma", ctypes.c_ubyte), ("usage", ctypes.c_ushort),
+                ("reserved", ctypes.c_ubyte * 4)]
+class Access(ctypes.Structure):
+    _fields_ = [("location_type", ctypes.c_int), ("device", ctypes.c_int), ("flags", ctypes.c_int)]
+cuda, size = ctypes.CDLL("libcuda.so.1"), ctypes.c_size_t(32 << 20)
+def must(result):
+    assert result == 0, result
+ours = filled(1)
+place = ctypes.c_uint64()
+must(cuda.cuMemAddressReserve(ctypes.byref(place), size, ctypes.c_size_t(0), ctypes.c_uint64(0), ctypes.c_uint64(0)))
+def wake():
+    handle = ctypes.c_uint64()
+    must(cuda.cuMemCreate(ctypes.byref(handle), size, ctypes.byref(Prop(1, 0, 1, 0)), ctypes.c_uint64(0)))
+    must(cuda.cuMemMap(place, size, ctypes.c_size_t(0), handle, ctypes.c_uint64(0)))
+    must(cuda.cuMemSetAccess(place, size, ctypes.byref(Access(1, 0, 3)), ctypes.c_size_t(1)))
+    return handle
+def sleep(handle):
+    must(cuda.cuMemUnmap(place, size)), must(cuda.cuMemRelease(handle))
+def word():
+    value = ctypes.c_uint32()
+    must(cuda.cuMemcpyDtoH_v2(ctypes.byref(value), place, ctypes.c_size_t(4)))
+    return value.value
+handle = wake()
+must(cuda.cuMemsetD32_v2(place, ctypes.c_uint(7), ctypes.c_size_t(size.value // 4)))
+torch.cuda.synchronize()
+result = spillway.pause()
+during = word()
+sleep(handle)
+spillway.resume()
+values = right(ours, 1)
+handle = wake()
+must(cuda.cuMemsetD32_v2(place, ctypes.c_uint(9), ctypes.c_size_t(size.value // 4)))
+print(json.dumps([result.other_bytes >= size.value, during, values, word(), right(ours, 1)]))
+""")
+        self.assertEqual(found, [True, 7, True, 9, True])
+
     def test_a_forked_child_does_without(self):
         found = run("""
 import os

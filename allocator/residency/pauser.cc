@@ -59,17 +59,18 @@ absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
     created_before = charges_->chunks(lock).created();
     SPILLWAY_RETURN_IF_ERROR(MarkLocked(&lock, scope, &run.leaving));
     if (scope.tag == 0 && scope.by == PausedBy::kOutside) all_by_outside_ = true;
-    faulter_->CancelPrefetchesLocked(lock);
   }
   // A launch that saw the open gate has recorded its use by the end of this: only then is it known of a block that is
   // dropped that nobody marks it as used any more.
   core_->read_sections.WaitForAll(core_->waits);
-  const os::Wait wait(core_->waits, os::WaitKind::kPause, std::to_string(run.leaving.size()) + " blocks to leave");
+  const os::Wait wait(core_->waits, os::WaitKind::kPause,
+                      std::to_string(run.leaving.size()) + " blocks to leave");
   absl::Status status;
   bool more = true;
   {
     const TableLock lock(core_->table);
     runs_.push_back(&run);
+    cancels_prefetches_ = true;
   }
   wake_();
   while (more) {
@@ -103,8 +104,8 @@ absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, std::v
     core_->table.mu.Lock();
     if (!grown.ok()) {
       return absl::ResourceExhaustedError(
-          "host memory and disk have no place for " + os::BytesText(lacking) + " of the " + os::BytesText(bytes) +
-          " that are to be paused (" + std::string(grown.message()) +
+          "host memory and disk have no place for " + os::BytesText(lacking) + " of the " +
+          os::BytesText(bytes) + " that are to be paused (" + std::string(grown.message()) +
           "). To do: raise SPILLWAY_HOST_MEMORY, or name more directories in SPILLWAY_DIRS");
     }
   }
@@ -113,13 +114,17 @@ absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, std::v
     if (block->has_chunks() || block->memory.mapping || block->pins > 0) {
       marked->push_back({block, block->allocation.generation});
     } else if (block->state == BlockState::kSpilled && !block->pause.region.keep) {
-      clean_->Release(*lock, &block->copies.homes);
-      block->copies.content_known = false;
-      block->gate.used.store(false, std::memory_order_relaxed);
-      core_->table.MoveLocked(*lock, block, BlockState::kEmpty);
+      DropSpilledLocked(*lock, block);
     }
   });
   return absl::OkStatus();
+}
+
+void Pauser::DropSpilledLocked(const TableLock& lock, Block* block) {
+  clean_->Release(lock, &block->copies.homes);
+  block->copies.content_known = false;
+  block->gate.used.store(false, std::memory_order_relaxed);
+  core_->table.MoveLocked(lock, block, BlockState::kEmpty);
 }
 
 bool Pauser::StartLeavingLocked(const TableLock& lock) {
@@ -128,14 +133,23 @@ bool Pauser::StartLeavingLocked(const TableLock& lock) {
   const size_t leaving = core_->table.CountLocked(lock, BlockState::kEvicting);
   const size_t most = kMaxLeaving - std::min(leaving, kMaxLeaving);
   bool ended = false;
+  if (std::exchange(cancels_prefetches_, false)) faulter_->CancelPrefetchesLocked(lock);
   for (Run* run : runs_) {
     if (run->leaving.empty()) continue;
+    for (const Entry& entry : run->leaving) {
+      // It was on its way to the GPU, and that was taken back.
+      Block* const block = entry.block;
+      const bool same = block->allocation.generation == entry.generation && block->live() && block->paused();
+      const bool away = block->state == BlockState::kSpilled && !block->memory.mapping && block->pins == 0;
+      if (same && away && !block->pause.region.keep) DropSpilledLocked(lock, block);
+    }
     std::erase_if(run->leaving, [&](const Entry& entry) { return SettledLocked(lock, entry, *run); });
     ended |= run->leaving.empty();
     for (const Entry& entry : run->leaving) {
       Block* const block = entry.block;
       if (victims.size() >= most) break;
-      if (block->state != BlockState::kResident || block->pins > 0 || block->eviction.job != nullptr) continue;
+      if (block->state != BlockState::kResident || block->pins > 0 || block->eviction.job != nullptr)
+        continue;
       if (block->memory.mapping || (block->eviction.failures > 0 && now < block->eviction.again_at)) continue;
       if (!block->pause.region.keep) {
         clean_->Drop(lock, block);
@@ -156,7 +170,9 @@ bool Pauser::SettledLocked(const TableLock& lock, const Entry& entry, const Run&
   if (block.allocation.generation != entry.generation || !block.live() || !block.paused()) return true;
   if (block.memory.mapping || block.pins > 0) return false;  // a launch in preparation ends first
   switch (block.state) {
-    case BlockState::kEmpty: (block.pause.region.keep ? stats->unused_bytes : stats->dropped_bytes) += bytes; return true;
+    case BlockState::kEmpty:
+      (block.pause.region.keep ? stats->unused_bytes : stats->dropped_bytes) += bytes;
+      return true;
     case BlockState::kSpilled: {
       if (block.eviction.clean) {
         stats->clean_bytes += bytes;
@@ -212,12 +228,8 @@ absl::Status Pauser::Resume(const PauseScope& scope, bool wait) {
         back.push_back({block, block->allocation.generation});
     });
     charges_->LowerPromise(lock);
-    // By the plan in force; without one the block that was used longest ago comes first, as in the next iteration.
-    const auto key = [&](const Entry& entry) {
-      return std::pair(planned_->NextUse(*entry.block, planned_->Now()), entry.block->gate.last_use.load());
-    };
-    std::ranges::stable_sort(back, {}, key);
     returning_.insert(returning_.end(), back.begin(), back.end());
+    ordered_ = false;
     core_->table.changed.NotifyAll();
   }
   wake_();
@@ -227,11 +239,24 @@ absl::Status Pauser::Resume(const PauseScope& scope, bool wait) {
   const auto under_way = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     if (!returning_.empty()) return true;
     return std::ranges::any_of(back, [](const Entry& entry) {
-      return entry.block->allocation.generation == entry.generation && entry.block->state == BlockState::kFaulting;
+      return entry.block->allocation.generation == entry.generation &&
+             entry.block->state == BlockState::kFaulting;
     });
   };
   while (under_way()) SPILLWAY_RETURN_IF_ERROR(core_->AwaitChangeLocked(&lock, waits));
   return absl::OkStatus();
+}
+
+// By the plan in force; without one the block that was used longest ago comes first, as in the next
+// iteration.
+void Pauser::OrderLocked(const TableLock& lock) {
+  lock.Covers(core_->table);
+  if (std::exchange(ordered_, true)) return;
+  const policy::LaunchIndex now = planned_->Now();
+  const auto key = [&](const Entry& entry) {
+    return std::pair(planned_->NextUse(*entry.block, now), entry.block->gate.last_use.load());
+  };
+  std::ranges::stable_sort(returning_, {}, key);
 }
 
 bool Pauser::ReturnsLocked(const TableLock& lock, const Entry& entry) {
@@ -245,10 +270,12 @@ Block* Pauser::BeginReturnLocked(TableLock* lock) {
   while (!returning_.empty() && !ReturnsLocked(*lock, returning_.front())) returning_.pop_front();
   if (before > 0 && returning_.empty()) core_->table.changed.NotifyAll();
   // A launch that waits comes first; so does what is on its way already, and chunks that are taken lie idle until then.
-  const uint64_t staging =
-      core_->parts.host == nullptr ? 0 : core_->parts.host->Limit(HostUse::kFaultStaging) * core_->chunk_bytes;
+  const uint64_t staging = core_->parts.host == nullptr
+                               ? 0
+                               : core_->parts.host->Limit(HostUse::kFaultStaging) * core_->chunk_bytes;
   const uint64_t arriving = core_->table.ChunksLocked(*lock, BlockState::kFaulting) * core_->chunk_bytes;
-  if (returning_.empty() || claims_->WantedLocked(*lock) > 0 || arriving >= kBytesUnderWay + staging) return nullptr;
+  if (returning_.empty() || claims_->WantedLocked(*lock) > 0 || arriving >= kBytesUnderWay + staging)
+    return nullptr;
   const Entry entry = returning_.front();
   const bool keep_reserve = core_->pressure.load() && !planned_->active();
   const uint64_t reserve = keep_reserve ? core_->free_reserve_bytes.load() / core_->chunk_bytes : 0;
@@ -277,6 +304,7 @@ bool Pauser::Poll() {
     active_ = !runs_.empty() || !returning_.empty();
     if (!active_) return false;
     moved = StartLeavingLocked(lock);
+    OrderLocked(lock);
   }
   for (;;) {
     Block* block;

@@ -231,6 +231,11 @@ void BlockTable::PauseLocked(const TableLock& lock, Block* block, PausedBy by) {
   RestoreGateLocked(lock, block);
 }
 
+void BlockTable::PauseNewLocked(const TableLock& lock, Block* block, PausedBy by) {
+  block->pause.no_bytes = true;
+  PauseLocked(lock, block, by);
+}
+
 void BlockTable::ResumeLocked(const TableLock& lock, Block* block, PausedBy by) {
   ChangePause(block, block->pause.by & ~static_cast<unsigned>(by));
   // A decommit under way keeps the gate closed, and opens it where it is taken back.
@@ -240,6 +245,7 @@ void BlockTable::ResumeLocked(const TableLock& lock, Block* block, PausedBy by) 
 void BlockTable::ChangePause(Block* block, uint8_t by) {
   paused_chunks_ -= PausedChunksOf(*block);
   block->pause.by = by;
+  if (by == 0) block->pause.no_bytes = false;
   paused_chunks_ += PausedChunksOf(*block);
 }
 

@@ -182,7 +182,8 @@ struct alignas(64) Block {
   // The table, in PauseLocked; the region: Allocations.
   struct PauseSide {
     BlockRegion region;
-    uint8_t by = 0;  // bits of PausedBy; not 0: no launch may name the block
+    uint8_t by = 0;         // bits of PausedBy; not 0: no launch may name the block
+    bool no_bytes = false;  // handed out during the pause: there is nothing to keep before it ends
   };
 
   GateSide gate;
@@ -259,6 +260,8 @@ class BlockTable {
   // still leave the GPU.
   void PauseLocked(const TableLock& lock, Block* block, PausedBy by) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void ResumeLocked(const TableLock& lock, Block* block, PausedBy by) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // The same of a block that is being handed out: it needs no place off the GPU.
+  void PauseNewLocked(const TableLock& lock, Block* block, PausedBy by) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Chunks of paused live blocks that may leave and whose bytes are kept.
   uint64_t PausedChunksLocked(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     return paused_chunks_;
@@ -369,7 +372,8 @@ class BlockTable {
   void NoteUnpinned(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // What paused_chunks_ has of the block.
   static uint64_t PausedChunksOf(const Block& block) {
-    return block.paused() && block.pause.region.keep && block.pin_reasons == 0 ? block.chunks : 0;
+    const bool kept = block.pause.region.keep && !block.pause.no_bytes;
+    return block.paused() && kept && block.pin_reasons == 0 ? block.chunks : 0;
   }
   void ChangePause(Block* block, uint8_t by) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 

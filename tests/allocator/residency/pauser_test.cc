@@ -3,78 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "allocator/residency/residency.h"
 #include "tests/allocator/copy_helpers.h"
-#include "tests/allocator/motion_helpers.h"
+#include "tests/allocator/residency/pause_helpers.h"
 #include "tests/fakes/faulty_engine.h"
 
 namespace spillway::allocator {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr PauseScope kAll;
-constexpr PauseScope kFromOutside = {PausedBy::kOutside, 0};
-
-CoreSetup WithHost(uint64_t bytes = 8 << 20) {
-  CoreSetup setup;
-  setup.host_bytes = bytes;
-  return setup;
-}
-
-PauseStats Pause(CoreDevice& device, const PauseScope& scope = kAll) {
-  PauseStats stats;
-  const absl::Status status = device->Pause(scope, &stats);
-  EXPECT_TRUE(status.ok()) << status;
-  device->CheckInvariants();
-  return stats;
-}
-
-void Resume(CoreDevice& device, const PauseScope& scope = kAll, bool wait = false) {
-  const absl::Status status = device->Resume(scope, wait);
-  EXPECT_TRUE(status.ok()) << status;
-  device->CheckInvariants();
-}
-
-// On a thread of its own, as a job's.
-std::thread Launching(CoreDevice& device, CUdeviceptr block, uint64_t version, CUresult expected) {
-  return std::thread([=, &device] {
-    const ScopedContext scope(CoreDevice::Driver(), CoreDevice::Context());
-    EXPECT_EQ(FillOne(device, block, version), expected);
-  });
-}
-
-CUdeviceptr FilledIn(CoreDevice& device, BlockRegion region, uint64_t version) {
-  const CUdeviceptr block = device->Allocate(kBlock, {}, region).value();
-  EXPECT_EQ(FillOne(device, block, version), CUDA_SUCCESS);
-  device.Synchronize();
-  return block;
-}
-
-// Keeps launches until it is opened.
-class Gate : public PauseGate {
- public:
-  absl::Status AwaitResume(absl::FunctionRef<std::string()> name) override {
-    names = name();
-    ++waiting;
-    open.wait(false);
-    --waiting;
-    return answer;
-  }
-  void Open() {
-    open.store(true);
-    open.notify_all();
-  }
-  std::string names;
-  std::atomic<int> waiting{0};
-  std::atomic<bool> open{false};
-  absl::Status answer;
-};
 
 TEST(PauserTest, EverythingLeavesAndComesBackAtItsAddress) {
   CoreDevice device(WithHost());
@@ -96,7 +38,8 @@ TEST(PauserTest, ALaunchThatNamesAPausedBlockIsRefusedInWords) {
   const std::vector<CUdeviceptr> blocks = AllocateFilled(device, 2);
   Pause(device);
   EXPECT_EQ(FillOne(device, blocks[0], 9), CUDA_ERROR_ILLEGAL_STATE);
-  EXPECT_THAT(device->LastError(), HasSubstr("names memory that spillway.pause() has paused. To do: call spillway.resume()"));
+  EXPECT_THAT(device->LastError(),
+              HasSubstr("names memory that spillway.pause() has paused. To do: call spillway.resume()"));
   char byte = 0;
   EXPECT_EQ(device.CopyOut(nullptr, &byte, blocks[1], 1), CUDA_ERROR_ILLEGAL_STATE);
   Resume(device);
@@ -154,6 +97,29 @@ TEST(PauserTest, DroppedBytesThatAreAwayAlreadyGiveTheirPlaceUp) {
   Resume(device);
   EXPECT_EQ(FillOne(device, cache, 2), CUDA_SUCCESS);
   EXPECT_EQ(Wrong(device, cache, 2), 0u);
+}
+
+// The fetch is taken back when the pause begins, and the bytes are off the GPU again.
+TEST(PauserTest, DroppedBytesThatAreOnTheirWayBackGiveTheirPlaceUp) {
+  CoreSetup setup = WithHost(0);
+  setup.wrap_engine = [](std::unique_ptr<io::IoEngine> engine, size_t) -> std::unique_ptr<io::IoEngine> {
+    io::FaultPlan slow;
+    slow.faults.push_back({.kind = io::FaultKind::kDelay,
+                           .op = io::IoOp::kRead,
+                           .count = 1'000'000,
+                           .delay = std::chrono::milliseconds(50)});
+    return io::MakeFaultyEngine(std::move(engine), slow);
+  };
+  CoreDevice device(setup);
+  const CUdeviceptr cache = FilledIn(device, {1, false}, 1);
+  Evict(device, cache);
+  StartPrefetch(device, cache);
+  AwaitPolls(device, 1);  // the device's thread has it
+  const PauseStats stats = Pause(device);
+  EXPECT_EQ(stats.dropped_bytes, kBlock);
+  EXPECT_EQ(stats.host_bytes + stats.disk_bytes, 0u);
+  EXPECT_EQ(StateOf(device, cache), BlockState::kEmpty);
+  EXPECT_EQ(device.disk()->stats().slots_in_use, 0u);
 }
 
 TEST(PauserTest, WhatHasNotChangedIsNotCopiedAgain) {
@@ -228,7 +194,8 @@ TEST(PauserTest, WhatCannotBeCopiedStaysAndIsReported) {
   CoreSetup setup = WithHost(0);
   setup.wrap_engine = [](std::unique_ptr<io::IoEngine> engine, size_t) -> std::unique_ptr<io::IoEngine> {
     io::FaultPlan plan;
-    plan.faults.push_back({.kind = io::FaultKind::kErrno, .op = io::IoOp::kWrite, .count = 1'000'000, .error = ENOSPC});
+    plan.faults.push_back(
+        {.kind = io::FaultKind::kErrno, .op = io::IoOp::kWrite, .count = 1'000'000, .error = ENOSPC});
     return io::MakeFaultyEngine(std::move(engine), plan);
   };
   CoreDevice device(setup);
@@ -318,68 +285,6 @@ TEST(PauserTest, ADroppedBlockIsDroppedAfterTheLaunchThatHadPassedItsGate) {
   EXPECT_EQ(stats.host_bytes, 0u);
 }
 
-TEST(PauserTest, FromOutsideLaunchesWaitForTheResume) {
-  Gate gate;
-  CoreSetup setup = WithHost();
-  setup.pause_gate = &gate;
-  CoreDevice device(setup);
-  const std::vector<CUdeviceptr> blocks = AllocateFilled(device, 2);
-  Pause(device, kFromOutside);
-  std::thread launch = Launching(device, blocks[0], 8, CUDA_SUCCESS);
-  ASSERT_TRUE(tests::WaitUntil([&] { return gate.waiting == 1; }));
-  EXPECT_EQ(device->Stats().chunk_bytes, 0u);
-  Resume(device, kFromOutside);
-  gate.Open();
-  launch.join();
-  EXPECT_EQ(Wrong(device, blocks[0], 8), 0u);
-  EXPECT_EQ(Wrong(device, blocks[1], 2), 0u);
-}
-
-TEST(PauserTest, FromOutsideNewBlocksWaitToo) {
-  Gate gate;
-  CoreSetup setup = WithHost();
-  setup.pause_gate = &gate;
-  CoreDevice device(setup);
-  Pause(device, kFromOutside);
-  const CUdeviceptr block = device.MustAllocate(kBlock);
-  std::thread launch = Launching(device, block, 8, CUDA_SUCCESS);
-  ASSERT_TRUE(tests::WaitUntil([&] { return gate.waiting == 1; }));
-  Resume(device, kFromOutside);
-  gate.Open();
-  launch.join();
-  EXPECT_EQ(Wrong(device, block, 8), 0u);
-}
-
-TEST(PauserTest, TheGateMayRefuseALaunchThatWaits) {
-  Gate gate;
-  gate.answer = IllegalState("a signal came");
-  gate.Open();
-  CoreSetup setup = WithHost();
-  setup.pause_gate = &gate;
-  CoreDevice device(setup);
-  const std::vector<CUdeviceptr> blocks = AllocateFilled(device, 1);
-  Pause(device, kFromOutside);
-  EXPECT_EQ(FillOne(device, blocks[0], 8), CUDA_ERROR_ILLEGAL_STATE);
-  EXPECT_EQ(device->LastError(), "a signal came");
-  EXPECT_THAT(gate.names, HasSubstr("a launch"));
-}
-
-// What the job paused stays paused when the pause from outside is over.
-TEST(PauserTest, EachResumesWhatItPaused) {
-  Gate gate;
-  CoreSetup setup = WithHost();
-  setup.pause_gate = &gate;
-  CoreDevice device(setup);
-  const std::vector<CUdeviceptr> blocks = AllocateFilled(device, 2);
-  Pause(device);
-  const PauseStats stats = Pause(device, kFromOutside);
-  EXPECT_EQ(stats.host_bytes, 0u);
-  Resume(device, kFromOutside);
-  EXPECT_EQ(FillOne(device, blocks[0], 8), CUDA_ERROR_ILLEGAL_STATE);
-  Resume(device);
-  ExpectContents(device, blocks);
-}
-
 // A launch waits behind another one, and its block is paused meanwhile.
 TEST(PauserTest, ALaunchThatWaitsInTheQueueLooksAgain) {
   CoreDevice device(WithHost());
@@ -409,6 +314,30 @@ TEST(PauserTest, ALaunchThatWaitsInTheQueueLooksAgain) {
   EXPECT_EQ(Wrong(device, first, 8), 0u);
   Resume(device);
   EXPECT_EQ(Wrong(device, second, 2), 0u);
+}
+
+// What is handed out during a pause has to fit beside what comes back: after the resume each launch gets its
+// blocks in.
+TEST(PauserTest, WhatIsAllocatedMeanwhileIsChargedAsAfterTheResume) {
+  CoreSetup setup = WithHost(6 * kBlock);
+  setup.disk = false;
+  setup.budget_bytes -= kBlock / 4;  // what is lent does not make it 8 blocks
+  CoreDevice device(setup);
+  const std::vector<CUdeviceptr> blocks = AllocateFilled(device, 6);
+  Pause(device);
+  std::vector<CUdeviceptr> others;
+  for (;;) {
+    const absl::StatusOr<CUdeviceptr> block = device->Allocate(kBlock, {});
+    if (!block.ok()) break;
+    others.push_back(*block);
+    ASSERT_EQ(FillOne(device, *block, others.size()), CUDA_SUCCESS);
+  }
+  EXPECT_GE(others.size(), 5u) << "13 blocks have a place, and two are exchanged";
+  Resume(device);
+  for (int round = 0; round < 2; ++round) {
+    ExpectContents(device, blocks);
+    ExpectContents(device, others);
+  }
 }
 
 // Others have the GPU's memory by now: what fits comes back, and the rest when launches name it.

@@ -91,10 +91,12 @@ struct Charge {
   uint64_t Headroom() const { return LargestLaunch() + largest_block; }
   // Bytes of the tiers' capacity that this device must have promised (SharedCapacity). Nothing needs to be
   // exchanged while everything fits on the GPU.
-  uint64_t BeyondGpu() const {
-    const uint64_t running = live - paused;
-    const uint64_t needed = running + Headroom();
-    return paused + (running <= chunk_target || needed <= chunk_target ? 0 : needed - chunk_target);
+  // What is paused has its place there, and comes back: what else is allocated may not take the memory that is needed then.
+  uint64_t BeyondGpu() const { return std::max(paused + BeyondGpuOf(live - paused), BeyondGpuOf(live)); }
+  // The same of so many bytes of blocks, none of them paused.
+  uint64_t BeyondGpuOf(uint64_t bytes) const {
+    const uint64_t needed = bytes + Headroom();
+    return bytes <= chunk_target || needed <= chunk_target ? 0 : needed - chunk_target;
   }
 };
 

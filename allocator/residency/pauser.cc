@@ -63,7 +63,6 @@ absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
     created_before = charges_->chunks(lock).created();
     SPILLWAY_RETURN_IF_ERROR(MarkLocked(&lock, scope, &run.leaving));
     if (scope.tag == 0 && scope.by == PausedBy::kOutside) core_->table.PauseNewLocked(lock, true);
-    faulter_->CancelPrefetchesLocked(lock);
   }
   // A launch that saw the open gate has recorded its use by the end of this: only then is it known of a block that is
   // dropped that nobody marks it as used any more.
@@ -75,6 +74,7 @@ absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
   {
     const TableLock lock(core_->table);
     runs_.push_back(&run);
+    cancels_prefetches_ = true;
   }
   wake_();
   while (more) {
@@ -89,7 +89,8 @@ absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
     const TableLock lock(core_->table);
     std::erase(runs_, &run);
   }
-  if (!status.ok()) Resume(scope, /*wait=*/false).IgnoreError();  // at the user's limit of waits nothing is paused
+  if (!status.ok())
+    Resume(scope, /*wait=*/false).IgnoreError();  // at the user's limit of waits nothing is paused
   const TableLock lock(core_->table);
   const uint64_t created = charges_->chunks(lock).created();
   stats->released_bytes += (created_before - std::min(created, created_before)) * core_->chunk_bytes;
@@ -122,13 +123,17 @@ absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, std::v
     if (block->has_chunks() || block->memory.mapping || block->pins > 0) {
       marked->push_back({block, block->allocation.generation});
     } else if (block->state == BlockState::kSpilled && !block->pause.region.keep) {
-      clean_->Release(*lock, &block->copies.homes);
-      block->copies.content_known = false;
-      block->gate.used.store(false, std::memory_order_relaxed);
-      core_->table.MoveLocked(*lock, block, BlockState::kEmpty);
+      DropSpilledLocked(*lock, block);
     }
   });
   return absl::OkStatus();
+}
+
+void Pauser::DropSpilledLocked(const TableLock& lock, Block* block) {
+  clean_->Release(lock, &block->copies.homes);
+  block->copies.content_known = false;
+  block->gate.used.store(false, std::memory_order_relaxed);
+  core_->table.MoveLocked(lock, block, BlockState::kEmpty);
 }
 
 bool Pauser::StartLeavingLocked(const TableLock& lock) {
@@ -137,8 +142,16 @@ bool Pauser::StartLeavingLocked(const TableLock& lock) {
   const size_t leaving = core_->table.CountLocked(lock, BlockState::kEvicting);
   const size_t most = kMaxLeaving - std::min(leaving, kMaxLeaving);
   bool ended = false;
+  if (std::exchange(cancels_prefetches_, false)) faulter_->CancelPrefetchesLocked(lock);
   for (Run* run : runs_) {
     if (run->leaving.empty()) continue;
+    for (const Entry& entry : run->leaving) {
+      // It was on its way to the GPU, and that was taken back.
+      Block* const block = entry.block;
+      const bool same = block->allocation.generation == entry.generation && block->live() && block->paused();
+      const bool away = block->state == BlockState::kSpilled && !block->memory.mapping && block->pins == 0;
+      if (same && away && !block->pause.region.keep) DropSpilledLocked(lock, block);
+    }
     std::erase_if(run->leaving, [&](const Entry& entry) { return SettledLocked(lock, entry, *run); });
     ended |= run->leaving.empty();
     for (const Entry& entry : run->leaving) {
@@ -224,12 +237,8 @@ absl::Status Pauser::Resume(const PauseScope& scope, bool wait) {
         back.push_back({block, block->allocation.generation});
     });
     charges_->LowerPromise(lock);
-    // By the plan in force; without one the block that was used longest ago comes first, as in the next iteration.
-    const auto key = [&](const Entry& entry) {
-      return std::pair(planned_->NextUse(*entry.block, planned_->Now()), entry.block->gate.last_use.load());
-    };
-    std::ranges::stable_sort(back, {}, key);
     returning_.insert(returning_.end(), back.begin(), back.end());
+    ordered_ = false;
     core_->table.changed.NotifyAll();
   }
   wake_();
@@ -245,6 +254,18 @@ absl::Status Pauser::Resume(const PauseScope& scope, bool wait) {
   };
   while (under_way()) SPILLWAY_RETURN_IF_ERROR(core_->AwaitChangeLocked(&lock, waits));
   return absl::OkStatus();
+}
+
+// By the plan in force; without one the block that was used longest ago comes first, as in the next
+// iteration.
+void Pauser::OrderLocked(const TableLock& lock) {
+  lock.Covers(core_->table);
+  if (std::exchange(ordered_, true)) return;
+  const policy::LaunchIndex now = planned_->Now();
+  const auto key = [&](const Entry& entry) {
+    return std::pair(planned_->NextUse(*entry.block, now), entry.block->gate.last_use.load());
+  };
+  std::ranges::stable_sort(returning_, {}, key);
 }
 
 bool Pauser::ReturnsLocked(const TableLock& lock, const Entry& entry) {
@@ -292,6 +313,7 @@ bool Pauser::Poll() {
     active_ = !runs_.empty() || !returning_.empty();
     if (!active_) return false;
     moved = StartLeavingLocked(lock);
+    OrderLocked(lock);
   }
   for (;;) {
     Block* block;

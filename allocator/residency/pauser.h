@@ -76,6 +76,10 @@ class Pauser {
   bool SettledLocked(const TableLock& lock, const Entry& entry, const Run& run)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool StartLeavingLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // A paused block whose bytes are not kept has them off the GPU: gives them up.
+  void DropSpilledLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // What was resumed since is put into the order of need.
+  void OrderLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // The next block that is to come back, now on its way; null: none may now.
   Block* BeginReturnLocked(TableLock* lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Whether the entry is a block that still is to come back.
@@ -92,8 +96,11 @@ class Pauser {
   const std::function<void()> wake_;
 
   std::vector<Run*> runs_ ABSL_GUARDED_BY(core_->table.mu);
-  std::deque<Entry> returning_ ABSL_GUARDED_BY(core_->table.mu);  // in the order of need
-  bool active_ = false;                                           // device's thread
+  std::deque<Entry> returning_ ABSL_GUARDED_BY(core_->table.mu);  // in the order of need, once `ordered_`
+  // The plan and the fetches under way are the device's thread's: it looks at them for who pauses and resumes.
+  bool ordered_ ABSL_GUARDED_BY(core_->table.mu) = true;
+  bool cancels_prefetches_ ABSL_GUARDED_BY(core_->table.mu) = false;
+  bool active_ = false;  // device's thread
 };
 
 }  // namespace spillway::allocator

@@ -209,7 +209,9 @@ void BlockTable::NoteUnpinned(Block* block) {
 void BlockTable::NoteHandedOutLocked(const TableLock& lock, Block* block) {
   unpinned_sizes_.Add(block->chunks);
   launch_sets_.OnHandOut(block->id, BytesOf(*block));
-  if (__builtin_expect(pause_new_, 0)) PauseLocked(lock, block, PausedBy::kOutside);
+  if (__builtin_expect(!pause_new_, 1)) return;
+  block->pause.no_bytes = true;
+  PauseLocked(lock, block, PausedBy::kOutside);
 }
 
 void BlockTable::NoteFreedLocked(const TableLock& lock, Block* block) {
@@ -241,6 +243,7 @@ void BlockTable::ResumeLocked(const TableLock& lock, Block* block, PausedBy by) 
 void BlockTable::ChangePause(Block* block, uint8_t by) {
   paused_chunks_ -= PausedChunksOf(*block);
   block->pause.by = by;
+  if (by == 0) block->pause.no_bytes = false;
   paused_chunks_ += PausedChunksOf(*block);
 }
 

@@ -149,7 +149,8 @@ struct alignas(64) Block {
   // The table, in PauseLocked; the region: Allocations.
   struct PauseSide {
     BlockRegion region;
-    uint8_t by = 0;  // bits of PausedBy; not 0: no launch may name the block
+    uint8_t by = 0;         // bits of PausedBy; not 0: no launch may name the block
+    bool no_bytes = false;  // handed out during the pause: there is nothing to keep before it ends
   };
 
   GateSide gate;
@@ -226,7 +227,7 @@ class BlockTable {
   // still leave the GPU.
   void PauseLocked(const TableLock& lock, Block* block, PausedBy by) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void ResumeLocked(const TableLock& lock, Block* block, PausedBy by) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // From now on each block that becomes live is paused from outside, or no longer.
+  // From now on each block that becomes live is paused from outside, or no longer. It needs no place off the GPU.
   void PauseNewLocked(const TableLock& lock, bool on) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { pause_new_ = on; }
   // Chunks of paused live blocks that may leave and whose bytes are kept.
   uint64_t PausedChunksLocked(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
@@ -338,7 +339,8 @@ class BlockTable {
   void NoteUnpinned(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // What paused_chunks_ has of the block.
   static uint64_t PausedChunksOf(const Block& block) {
-    return block.paused() && block.pause.region.keep && block.pin_reasons == 0 ? block.chunks : 0;
+    const bool kept = block.pause.region.keep && !block.pause.no_bytes;
+    return block.paused() && kept && block.pin_reasons == 0 ? block.chunks : 0;
   }
   void ChangePause(Block* block, uint8_t by) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 

@@ -41,6 +41,16 @@ TEST(ChargeTest, HeadroomIsTheLargestLaunchAndOneBlockThatLeaves) {
   EXPECT_EQ(ChargeOf(85, 1, 0).BeyondGpu(), 3 * kMiB);
 }
 
+TEST(ChargeTest, WhatIsPausedHasAPlaceAndComesBack) {
+  Charge charge = ChargeOf(80, 10, 0);
+  charge.paused = 50 * kMiB;
+  EXPECT_EQ(charge.BeyondGpu(), 50 * kMiB) << "a place for what is paused";
+  charge.live = 130 * kMiB;
+  EXPECT_EQ(charge.BeyondGpu(), 66 * kMiB) << "the others fit now, and do not beside what comes back";
+  charge.live = 150 * kMiB;
+  EXPECT_EQ(charge.BeyondGpu(), 86 * kMiB) << "nor do they fit now";
+}
+
 TEST(ChargeTest, ABlockMayTakeAllOfTheGpuAloneInItsLaunch) {
   EXPECT_TRUE(ChargeOf(90, 84, 0).LaunchFits());
   EXPECT_FALSE(ChargeOf(90, 85, 0).LaunchFits());

@@ -3,15 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "allocator/residency/residency.h"
 #include "tests/allocator/copy_helpers.h"
-#include "tests/allocator/motion_helpers.h"
-#include "tests/allocator/pause_helpers.h"
+#include "tests/allocator/residency/pause_helpers.h"
 #include "tests/fakes/faulty_engine.h"
 
 namespace spillway::allocator {
@@ -98,6 +97,29 @@ TEST(PauserTest, DroppedBytesThatAreAwayAlreadyGiveTheirPlaceUp) {
   Resume(device);
   EXPECT_EQ(FillOne(device, cache, 2), CUDA_SUCCESS);
   EXPECT_EQ(Wrong(device, cache, 2), 0u);
+}
+
+// The fetch is taken back when the pause begins, and the bytes are off the GPU again.
+TEST(PauserTest, DroppedBytesThatAreOnTheirWayBackGiveTheirPlaceUp) {
+  CoreSetup setup = WithHost(0);
+  setup.wrap_engine = [](std::unique_ptr<io::IoEngine> engine, size_t) -> std::unique_ptr<io::IoEngine> {
+    io::FaultPlan slow;
+    slow.faults.push_back({.kind = io::FaultKind::kDelay,
+                           .op = io::IoOp::kRead,
+                           .count = 1'000'000,
+                           .delay = std::chrono::milliseconds(50)});
+    return io::MakeFaultyEngine(std::move(engine), slow);
+  };
+  CoreDevice device(setup);
+  const CUdeviceptr cache = FilledIn(device, {1, false}, 1);
+  Evict(device, cache);
+  StartPrefetch(device, cache);
+  AwaitPolls(device, 1);  // the device's thread has it
+  const PauseStats stats = Pause(device);
+  EXPECT_EQ(stats.dropped_bytes, kBlock);
+  EXPECT_EQ(stats.host_bytes + stats.disk_bytes, 0u);
+  EXPECT_EQ(StateOf(device, cache), BlockState::kEmpty);
+  EXPECT_EQ(device.disk()->stats().slots_in_use, 0u);
 }
 
 TEST(PauserTest, WhatHasNotChangedIsNotCopiedAgain) {
@@ -220,6 +242,102 @@ TEST(PauserTest, AFreedBlockNeedsNoResume) {
   EXPECT_EQ(FillOne(device, next, 5), CUDA_SUCCESS);
   EXPECT_EQ(Wrong(device, next, 5), 0u);
   device->CheckInvariants();
+}
+
+TEST(PauserTest, ALaunchThatWasOnItsWayEndsFirst) {
+  CoreDevice device(WithHost());
+  const std::vector<CUdeviceptr> blocks = AllocateFilled(device, 2);
+  device.Synchronize();
+  StopAt stop("launch.inside_section");
+  std::thread launch = Launching(device, blocks[0], 8, CUDA_SUCCESS);
+  stop.WaitUntilReached();
+  PauseStats stats;
+  std::thread pause([&] { EXPECT_TRUE(device->Pause(kAll, &stats).ok()); });
+  ASSERT_TRUE(tests::WaitUntil([&] {
+    const TableLock lock(device->core()->table);
+    return BlockAt(device, blocks[0])->paused();
+  }));
+  stop.Release();
+  launch.join();
+  pause.join();
+  EXPECT_EQ(stats.host_bytes, 2 * kBlock);
+  Resume(device);
+  EXPECT_EQ(Wrong(device, blocks[0], 8), 0u);
+}
+
+// The bytes of the dropped block were wanted by a launch that had passed its gate: it runs, and then they go.
+TEST(PauserTest, ADroppedBlockIsDroppedAfterTheLaunchThatHadPassedItsGate) {
+  CoreDevice device(WithHost());
+  const CUdeviceptr cache = FilledIn(device, {1, false}, 1);
+  StopAt stop("launch.inside_section");
+  std::thread launch = Launching(device, cache, 8, CUDA_SUCCESS);
+  stop.WaitUntilReached();
+  PauseStats stats;
+  std::thread pause([&] { EXPECT_TRUE(device->Pause(kAll, &stats).ok()); });
+  ASSERT_TRUE(tests::WaitUntil([&] {
+    const TableLock lock(device->core()->table);
+    return BlockAt(device, cache)->paused();
+  }));
+  stop.Release();
+  launch.join();
+  pause.join();
+  EXPECT_EQ(stats.dropped_bytes, kBlock);
+  EXPECT_EQ(stats.host_bytes, 0u);
+}
+
+// A launch waits behind another one, and its block is paused meanwhile.
+TEST(PauserTest, ALaunchThatWaitsInTheQueueLooksAgain) {
+  CoreDevice device(WithHost());
+  const CUdeviceptr first = FilledIn(device, {}, 1);
+  const CUdeviceptr second = FilledIn(device, {1, true}, 2);
+  Pause(device);
+  Resume(device, kAll);
+  ASSERT_TRUE(tests::WaitUntil([&] { return StateOf(device, second) == BlockState::kResident; }));
+  Pause(device);
+  const std::vector<CUdeviceptr> others = AllocateFilled(device, 7);
+  device.Synchronize();
+  PauseStreams(true);
+  for (const CUdeviceptr block : others) ASSERT_EQ(FillOne(device, block, 3), CUDA_SUCCESS);  // in use by now
+  {
+    const TableLock lock(device->core()->table);  // nothing comes back before it is named
+    device->core()->table.ResumeLocked(lock, BlockAt(device, first), PausedBy::kJob);
+    device->core()->table.ResumeLocked(lock, BlockAt(device, second), PausedBy::kJob);
+  }
+  std::thread granted = Launching(device, first, 8, CUDA_SUCCESS);
+  AwaitClaim(device);
+  std::thread refused = Launching(device, second, 9, CUDA_ERROR_ILLEGAL_STATE);
+  ASSERT_TRUE(tests::WaitUntil([&] { return Waiting(device, os::WaitKind::kChunks) == 2; }));
+  Pause(device, {PausedBy::kJob, 1});
+  PauseStreams(false);
+  granted.join();
+  refused.join();
+  EXPECT_EQ(Wrong(device, first, 8), 0u);
+  Resume(device);
+  EXPECT_EQ(Wrong(device, second, 2), 0u);
+}
+
+// What is handed out during a pause has to fit beside what comes back: after the resume each launch gets its
+// blocks in.
+TEST(PauserTest, WhatIsAllocatedMeanwhileIsChargedAsAfterTheResume) {
+  CoreSetup setup = WithHost(6 * kBlock);
+  setup.disk = false;
+  setup.budget_bytes -= kBlock / 4;  // what is lent does not make it 8 blocks
+  CoreDevice device(setup);
+  const std::vector<CUdeviceptr> blocks = AllocateFilled(device, 6);
+  Pause(device);
+  std::vector<CUdeviceptr> others;
+  for (;;) {
+    const absl::StatusOr<CUdeviceptr> block = device->Allocate(kBlock, {});
+    if (!block.ok()) break;
+    others.push_back(*block);
+    ASSERT_EQ(FillOne(device, *block, others.size()), CUDA_SUCCESS);
+  }
+  EXPECT_GE(others.size(), 5u) << "13 blocks have a place, and two are exchanged";
+  Resume(device);
+  for (int round = 0; round < 2; ++round) {
+    ExpectContents(device, blocks);
+    ExpectContents(device, others);
+  }
 }
 
 // Others have the GPU's memory by now: what fits comes back, and the rest when launches name it.

@@ -1,8 +1,8 @@
-// For tests of pauses: a device with host memory for all of its blocks, pauses that must succeed, blocks of regions, and
-// launches on threads of their own.
+// For tests of pauses: a device with host memory, pauses and resumes that must go well, and launches of other
+// threads. On the test's thread.
 
-#ifndef SPILLWAY_TESTS_ALLOCATOR_PAUSE_HELPERS_H_
-#define SPILLWAY_TESTS_ALLOCATOR_PAUSE_HELPERS_H_
+#ifndef SPILLWAY_TESTS_ALLOCATOR_RESIDENCY_PAUSE_HELPERS_H_
+#define SPILLWAY_TESTS_ALLOCATOR_RESIDENCY_PAUSE_HELPERS_H_
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,6 @@ inline CoreSetup WithHost(uint64_t bytes = 8 << 20) {
   return setup;
 }
 
-// Pauses; accounts agree.
 inline PauseStats Pause(CoreDevice& device, const PauseScope& scope = kAll) {
   PauseStats stats;
   const absl::Status status = device->Pause(scope, &stats);
@@ -45,7 +44,6 @@ inline std::thread Launching(CoreDevice& device, CUdeviceptr block, uint64_t ver
   });
 }
 
-// A block of that region with the words of that version.
 inline CUdeviceptr FilledIn(CoreDevice& device, BlockRegion region, uint64_t version) {
   const CUdeviceptr block = device->Allocate(kBlock, {}, region).value();
   EXPECT_EQ(FillOne(device, block, version), CUDA_SUCCESS);
@@ -55,4 +53,4 @@ inline CUdeviceptr FilledIn(CoreDevice& device, BlockRegion region, uint64_t ver
 
 }  // namespace spillway::allocator
 
-#endif  // SPILLWAY_TESTS_ALLOCATOR_PAUSE_HELPERS_H_
+#endif  // SPILLWAY_TESTS_ALLOCATOR_RESIDENCY_PAUSE_HELPERS_H_

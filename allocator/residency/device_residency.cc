@@ -92,8 +92,8 @@ absl::Status DeviceResidency::Start() {
   Components& m = *components_;
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   SPILLWAY_RETURN_IF_ERROR(m.Start());
-  m.allocations.emplace(core_, Allocations::Parts{&m.charges, &m.addresses, &m.clean, &m.log, &*m.pauser,
-                                                  [&m] { m.thread->Wake(); }});
+  m.allocations.emplace(
+      core_, Allocations::Parts{&m.charges, &m.addresses, &m.clean, &m.log, [&m] { m.thread->Wake(); }});
   allocations_ = &*m.allocations;
   launches_.emplace(
       core_,

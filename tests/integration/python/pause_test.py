@@ -228,7 +228,7 @@ def wake():
     must(cuda.cuMemMap(place, size, ctypes.c_size_t(0), handle, ctypes.c_uint64(0)))
     must(cuda.cuMemSetAccess(place, size, ctypes.byref(Access(1, 0, 3)), ctypes.c_size_t(1)))
     return handle
-def sleep(handle):
+def asleep(handle):
     must(cuda.cuMemUnmap(place, size)), must(cuda.cuMemRelease(handle))
 def word():
     value = ctypes.c_uint32()
@@ -239,7 +239,7 @@ must(cuda.cuMemsetD32_v2(place, ctypes.c_uint(7), ctypes.c_size_t(size.value // 
 torch.cuda.synchronize()
 result = spillway.pause()
 during = word()
-sleep(handle)
+asleep(handle)
 spillway.resume()
 values = right(ours, 1)
 handle = wake()

@@ -17,13 +17,17 @@ namespace {
 using enum BlockState;
 
 const std::set<std::pair<BlockState, BlockState>> kMoves = {
-    {kFree, kEmpty},                                                       // handed out
-    {kEmpty, kResident},                                                   // first launch
-    {kEmpty, kFree},                                                       // freed unused
-    {kResident, kEvicting}, {kResident, kEmpty},    {kResident, kCached},  // out, decommitted, freed
-    {kEvicting, kSpilled},  {kEvicting, kResident}, {kEvicting, kCached},   {kEvicting, kFree},
-    {kSpilled, kFaulting},  {kSpilled, kFree},      {kFaulting, kResident}, {kFaulting, kSpilled},
-    {kFaulting, kCached},   {kCached, kResident},   {kCached, kFree},
+    {kFree, kEmpty},      // handed out
+    {kEmpty, kResident},  // first launch
+    {kEmpty, kFree},      // freed unused
+    {kResident, kEvicting}, {kResident, kEmpty},
+    {kResident, kCached},  // out, decommitted, freed
+    {kEvicting, kSpilled},  {kEvicting, kResident},
+    {kEvicting, kCached},   {kEvicting, kFree},
+    {kSpilled, kFaulting},  {kSpilled, kFree},
+    {kFaulting, kResident}, {kFaulting, kSpilled},
+    {kFaulting, kCached},   {kCached, kResident},
+    {kCached, kFree},       {kSpilled, kEmpty},  // a pause drops what need not be kept
 };
 
 TEST(BlockStateTest, AllowsTheMovesOfTheDiagramAndNoOthers) {

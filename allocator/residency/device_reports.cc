@@ -84,9 +84,8 @@ void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) co
   const uint64_t used = backed + figures.external_bytes, budget = figures.budget_in_force_bytes;
   *total_bytes = figures.whole_bytes;
   *free_bytes = budget - std::min(budget, used);
-  const bool spilled =
-      core_->counters.host_spilled_bytes.load() + core_->counters.disk_spilled_bytes.load() > 0;
-  if (!spilled || !core_->evict.load()) return;
+  // Of what a pause has moved out nothing was short.
+  if (!core_->pressure.load() || core_->table.PausedChunksLocked(lock) > 0 || !core_->evict.load()) return;
   const uint64_t pinned = core_->table.PinnedChunksLocked(lock) * core_->chunk_bytes;
   const uint64_t may_leave = std::min(backed - std::min(backed, pinned), charges.capacity()->Unpromised());
   *free_bytes = std::min(*free_bytes + may_leave, budget - std::min(budget, pinned + figures.external_bytes));

@@ -170,8 +170,8 @@ class Residency {
   };
   virtual ReservedBytes Reserved() const = 0;
   // Memory as the job should see it: total = budget and reserve, whatever SetCap says; free = budget - live
-  // resident blocks - external memory; once blocks have left the GPU also what others can make free by
-  // leaving, as far as the tiers have a place for them.
+  // resident blocks - external memory; once blocks had to leave the GPU, and while none is paused, also what
+  // others can make free by leaving, as far as the tiers have a place for them.
   virtual void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const = 0;
   // The application's own limit on the device's budget, in bytes; UINT64_MAX: none. Blocks leave until it is
   // kept to; what must stay, and a launch that names more, stay above it or are refused. Returns the limit in force:

@@ -136,7 +136,7 @@ class PauseTest(unittest.TestCase):
         status, _, err = self.spillway("resume", pid)
         self.assertEqual(status, 1)
         self.assertIn(f"spillway: {pid} is not resumed: ", err)
-        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["beats", "spillway"])
+        self.assertLessEqual({path.name for path in self.folder.iterdir()}, {"beats", "beats~", "spillway"})
         self.assertEqual(list((self.folder / "spillway").iterdir()), [])
 
     def test_by_signal(self):

@@ -136,6 +136,31 @@ class Job {
     return nanos[nanos.size() / 2];
   }
 
+  // Everything is paused and comes back: the first time, which pins host memory, unchanged, and changed; beside plain
+  // copies of the same blocks into pinned memory.
+  Json Pauses() {
+    Synchronize();
+    const double plain = Seconds([&] { CopyPlainly(); });
+    Json figures = {{"bytes", blocks_.size() * bytes_}, {"plain_copy_seconds", plain}};
+    const auto once = [&](const char* when) {
+      spillway_pause_stats stats = {};
+      const double out = Seconds([&] { MustDo(FindEngine()->pause(nullptr, &stats), "a pause"); });
+      const double back = Seconds([&] { MustDo(FindEngine()->resume(nullptr, 1), "a resume"); });
+      figures[when] = {{"pause_seconds", out},
+                       {"resume_seconds", back},
+                       {"copied_bytes", stats.host_bytes + stats.disk_bytes},
+                       {"clean_bytes", stats.clean_bytes},
+                       {"released_bytes", stats.released_bytes},
+                       {"remaining_bytes", stats.remaining_bytes}};
+    };
+    once("first");
+    once("unchanged");
+    Round();
+    Synchronize();
+    once("changed");
+    return figures;
+  }
+
   void Synchronize() { gpu_.Must(gpu_.driver().cuStreamSynchronize(stream_), "cuStreamSynchronize"); }
 
  private:
@@ -150,6 +175,30 @@ class Job {
     if (result != 0) std::fprintf(stderr, "Spillway: %s\n", FindEngine()->last_error());
     gpu_.Must(static_cast<CUresult>(result), "a block of Spillway's");
     return reinterpret_cast<CUdeviceptr>(pointer);
+  }
+
+  static void MustDo(int result, const char* what) {
+    if (result != 0) std::fprintf(stderr, "Spillway: %s\n", FindEngine()->last_error());
+    Gpu::Get().Must(static_cast<CUresult>(result), what);
+  }
+
+  template <typename Body>
+  static double Seconds(Body body) {
+    const Clock::time_point start = Clock::now();
+    body();
+    return MicrosSince(start) / 1e6;
+  }
+
+  void CopyPlainly() {
+    static std::vector<std::byte> pinned;  // stays registered
+    if (pinned.empty()) {
+      pinned.resize(bytes_);
+      gpu_.Must(gpu_.driver().cuMemHostRegister_v2(pinned.data(), bytes_, 0), "cuMemHostRegister");
+      CopyPlainly();  // pages are there
+    }
+    for (const Block& block : blocks_)
+      gpu_.Must(gpu_.driver().cuMemcpyDtoHAsync_v2(pinned.data(), block.address, bytes_, stream_), "a copy");
+    Synchronize();
   }
 
   // Of blocks of its own, which the mixing leaves alone.
@@ -203,13 +252,14 @@ int Run(int argc, char** argv) {
   CommandLine line{"A job without PyTorch"};
   int blocks = 24, rounds = 6, products = 3, launches = 0;
   uint64_t mib = 8;
-  bool ours = false;
+  bool ours = false, pauses = false;
   line.Add("--blocks", &blocks, "how many blocks", 2, 100000);
   line.Add("--mib", &mib, "size of each", 1, 65536);
   line.Add("--rounds", &rounds, "how often all are mixed", 1, 100000);
   line.Add("--products", &products, "matrix products of cuBLAS", 0, 1000);
   line.Add("--launches", &launches, "launches to be timed, each of which names a block", 0, 1e8);
   line.Add("--spillway", &ours, "blocks of Spillway's, which must run; else the driver's");
+  line.Add("--pauses", &pauses, "pauses and resumes are timed; with --spillway");
   line.Parse(argc, argv);
   const std::string device = Gpu::Get().Description();
   if (ours && FindEngine() == nullptr) {
@@ -223,10 +273,13 @@ int Run(int argc, char** argv) {
   uint64_t wrong = job.Wrong();
   const Json product = products == 0 ? Json() : job.Products(products);
   if (products != 0) wrong += job.Wrong();
+  const Json paused = ours && pauses ? job.Pauses() : Json();
+  if (!paused.is_null()) wrong += job.Wrong();
   Json report = {{"device", device},
                  {"wrong_words", wrong},
                  {"products", product},
                  {"seconds", std::chrono::duration<double>(Clock::now() - start).count()}};
+  if (!paused.is_null()) report["pauses"] = paused;
   if (launches > 0) report["launch_ns"] = job.LaunchNanos(launches);
   if (ours) {
     spillway_device_stats stats = {};

@@ -87,6 +87,24 @@ def launch_cost(program):
                     f"of a kernel that names a block: {figures['alone_ns']:.0f} ns, {figures['hook_ns']:.0f} more with the hooks")  # fmt: skip
 
 
+def pauses(program):
+    """Everything gives its memory up and takes it back, beside plain copies of the same blocks."""
+    plain, label = PlainJob(program), "pause and resume"
+    count, mib = (24, 8) if program.args.size == "small" else (320, 64)  # 20 GiB
+    ended, figures = program.run(label, "gpu_plain_job", "--spillway", "--pauses", "--blocks", str(count), "--mib", str(mib), "--products",
+                                 "0", "--rounds", "1", memory="1GiB", spillway={"host_memory": f"{count * mib * 5 // 4}MiB"},
+                                 limit=SHORTEST_CUT, **plain.path)  # fmt: skip
+    found = (figures or {}).get("pauses")
+    if ended.status != 0 or not found:
+        program.failed(label, ended, figures=figures)
+        return
+    first, same, changed = (found[when] for when in ("first", "unchanged", "changed"))
+    words = (f"{found['bytes'] / 1e9:.1f} GB: out in {changed['pause_seconds']:.2f} s, {found['plain_copy_seconds'] / changed['pause_seconds']:.2f} "
+             f"of a plain copy's speed, back in {changed['resume_seconds']:.2f} s; the first time {first['pause_seconds']:.2f} s; unchanged "
+             f"{same['pause_seconds']:.2f} s with {same['copied_bytes'] / 1e9:.1f} GB copied; every word right")  # fmt: skip
+    program.table.judge(label, ended, rows.MEASURED, words, figures=found)
+
+
 def cublas_folders():
     """Where wheels put cuBLAS, for a job without PyTorch."""
     site = Path(sysconfig.get_paths()["purelib"])

@@ -156,6 +156,7 @@ def second(size):
     return (
         Train(feature(size, "compile"), (Way(70),)),
         Ask("a full GPU, default budget", facts.full_device),
+        Ask("pause and resume", plain.pauses),
         Ask("plain job on disk", plain.on_disk, jobs=True),
         Train(dataclasses.replace(gpt(size), arguments=(*gpt(size).arguments, "--steps", "2"), name="gpt, 2 steps"), (Way(35, host=0.05),)),
         Train(feature(size, "profiler"), (Way(70),)),

@@ -48,6 +48,8 @@ std::string Rate(const TopJob& job, const std::string& path) {
 
 // The cause for which the GPU lost most of the time between the two answers.
 std::string Lost(const TopJob& job) {
+  const json::json_pointer paused("/figures/pause/paused_now");
+  if (job.now.is_object() && job.now.contains(paused) && job.now[paused] == true) return "paused";
   constexpr std::pair<const char*, const char*> kCauses[] = {
       {"room", "GPU memory"}, {"read", "bytes"}, {"run_ahead", "run-ahead"}};
   const double seconds = Number(job.now, "/seconds") - Number(job.before, "/seconds");

@@ -40,6 +40,14 @@ TEST(TopTextTest, ARowHasRatesOfTheTimeBetweenTwoAnswers) {
   EXPECT_THAT(text, Not(HasSubstr("arrival")));
 }
 
+TEST(TopTextTest, AJobThatIsPausedFromOutsideSaysSo) {
+  json paused = Answer(12, 8e9);
+  paused["figures"]["pause"] = {{"pauses", 1}, {"paused_now", true}};
+  EXPECT_THAT(TopText({{4711, paused, Answer(10, 5e9), ""}}, 100), HasSubstr("  paused\n"));
+  paused["figures"]["pause"]["paused_now"] = false;
+  EXPECT_THAT(TopText({{4711, paused, Answer(10, 5e9), ""}}, 100), Not(HasSubstr("paused")));
+}
+
 TEST(TopTextTest, WhatIsNotKnownIsADash) {
   json early = Answer(1, 0);
   early["figures"].erase("devices");

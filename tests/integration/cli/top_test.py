@@ -84,7 +84,7 @@ class TopTest(unittest.TestCase):
         with socket.socket(socket.AF_UNIX) as other:
             other.connect(str(self.folder / "spillway" / self.names()[0]))
             other.sendall(b"fortune\n")
-            self.assertIn("knows one question: status", json.loads(other.recv(1 << 16))["error"])
+            self.assertIn("knows the questions status, pause, resume and pause state", json.loads(other.recv(1 << 16))["error"])
         self.end(job)
 
     def test_a_job_that_is_stopped_and_one_that_was_killed(self):

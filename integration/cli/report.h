@@ -1,5 +1,5 @@
-// `spillway report`: makes the page of a run, or prints its figures, from the file that SPILLWAY_REPORT names
-// (docs/report.md). Reads and writes files; the simulator runs in this thread. What fails is a line that
+// `spillway report`: makes the page of a run, of all ranks of a job, or of two runs side by side, or prints its
+// figures, from the files that SPILLWAY_REPORT names (docs/report.md). Reads and writes files; the simulator runs in this thread. What fails is a line that
 // names the file, and an exit status.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_H_
@@ -7,19 +7,23 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "integration/cli/report_facts.h"
+#include "integration/cli/run_files.h"
 
 namespace spillway::integration {
 
 struct ReportOptions {
-  std::string file;
-  std::string output;             // empty: `file` with .html in place of .json, unless `json`
+  std::vector<std::string> files;  // and folders: of one run, of one job's ranks, or of two runs
+  FilesAre files_are = FilesAre::kByThemselves;
+  std::string output;             // empty: as DefaultPage has it, unless `json` or `text`
   std::string chrome_trace;       // file to write; empty: none
   std::string library_directory;  // where the drawing library lies
   unsigned threads = 0;           // for the simulations; 0: one for each processor
   bool json = false;
+  bool text = false;
   bool what_if = true;
   ReportAssumptions assumptions;
 };
@@ -34,8 +38,9 @@ int Report(const ReportOptions& options);
 // The page alone; for `spillway run`. An error names the file.
 absl::Status WriteReportPage(const ReportOptions& options);
 
-// "x.html" for "x.json"; .html is appended to another name.
-std::string PageOf(const std::string& file);
+// Where the page goes without --output: "x.html" for "x.json", and with .html appended for another name; of
+// several ranks "ranks.html" in their folder; of two runs "a-to-b.html" beside the first.
+std::string DefaultPage(const std::vector<ReportedRun>& runs);
 
 }  // namespace spillway::integration
 

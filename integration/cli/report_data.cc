@@ -25,6 +25,7 @@ ReportJob JobOf(const JsonFields& fields) {
   job.device = fields.Text("device");
   job.pid = fields.Number("pid");
   job.rank = fields.Number("rank");
+  job.local_size = fields.Number("local_size");
   job.device_index = fields.Number("device_index");
   job.device_bytes = fields.Number("device_bytes");
   job.started_unix = fields.Number("started_unix");
@@ -66,6 +67,12 @@ void ReadDevice(const JsonFields& device, ReportMetrics* metrics) {
     metrics->ideal_s = iteration->Number("ideal_seconds");
     metrics->bound_s = iteration->Number("bound_seconds");
     metrics->plan_s = iteration->Number("plan_seconds");
+    metrics->per_iteration.host_spilled_bytes = iteration->Number("host_spilled_bytes");
+    metrics->per_iteration.disk_spilled_bytes = iteration->Number("disk_spilled_bytes");
+    metrics->per_iteration.host_fetched_bytes = iteration->Number("host_fetched_bytes");
+    metrics->per_iteration.disk_fetched_bytes = iteration->Number("disk_fetched_bytes");
+    if (const auto lost = iteration->Object("lost_seconds"))
+      metrics->per_iteration.lost_seconds = lost->NumberMembers();
   }
 }
 

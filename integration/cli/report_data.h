@@ -25,6 +25,7 @@ struct ReportJob {
   std::vector<std::string> command;
   std::string host, spillway, framework, driver, device;               // empty: not known
   Known pid, rank, device_index, device_bytes, started_unix, seconds;  // rank: on its node
+  Known local_size;                                                    // ranks of the job on that node
   std::optional<bool> ended;  // false: written while it ran, or it was killed
 };
 
@@ -103,6 +104,12 @@ struct ReportDirectory {
   Known errors, retries, mismatches, quarantined_slots, closures;
 };
 
+// What one recurring iteration moves and loses, by the process's own count; none where nothing repeated itself.
+struct ReportPerIteration {
+  Known host_spilled_bytes, disk_spilled_bytes, host_fetched_bytes, disk_fetched_bytes;
+  std::vector<std::pair<std::string, double>> lost_seconds;  // by cause
+};
+
 // Of the metrics (docs/metrics.md): of the report's device where the file has it so, else of all the
 // process's devices. Duration and bytes of drives are always the process's.
 struct ReportMetrics {
@@ -112,6 +119,7 @@ struct ReportMetrics {
   Known ssd_written_bytes, ssd_read_bytes, stall_seconds;
   std::vector<std::pair<std::string, double>> lost_seconds;  // by cause
   Known iteration_s, ideal_s, bound_s, plan_s;
+  ReportPerIteration per_iteration;
   Known host_in, host_out, disk_in, disk_out;  // of the job's transfers, bytes a second
   std::optional<ReportLink> link;              // none: it was not measured
   std::vector<ReportDirectory> directories;    // empty: the job had none, or the file does not say

@@ -84,6 +84,12 @@ std::string PageOfDataFile(const std::string& data) {
   return absl::StrCat(data.substr(0, end), data.substr(end + 5), ".html");
 }
 
+std::string PageOfRanks(const std::string& pattern) {
+  const std::string ranks = PatternOfRanks(pattern);
+  if (ranks.empty()) return PageOfDataFile(absl::StrReplaceAll(pattern, {{"%p", "all"}, {"%r", "ranks"}}));
+  return PageOfDataFile(absl::StrReplaceAll(ranks, {{".rank%r", ".ranks"}}));
+}
+
 std::string DataPathOfRank(const std::string& pattern, int rank) {
   const std::string ranks = PatternOfRanks(pattern);
   return absl::StrReplaceAll(ranks.empty() || rank == 0 ? pattern : ranks, {{"%r", absl::StrCat(rank)}});

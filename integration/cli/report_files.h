@@ -29,6 +29,9 @@ std::vector<std::string> WrittenDataFiles(const std::string& pattern, Whose whos
 // "x.gpu1.html" for "x.json.gpu1".
 std::string PageOfDataFile(const std::string& data);
 
+// The page of all that `pattern` stands for: "x.ranks.html" for "x.json", "x-ranks.html" for "x-%r.json".
+std::string PageOfRanks(const std::string& pattern);
+
 }  // namespace spillway::integration
 
 #endif  // SPILLWAY_INTEGRATION_CLI_REPORT_FILES_H_

@@ -1,6 +1,6 @@
 // What a report says, before it is a page or JSON: sections of figures, tables, charts and sentences. Both forms are
 // made of the same model, so that they cannot differ. report_sections and sweep_page fill it, report_page and report_json
-// show it. Data only.
+// show it. Data alone.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_MODEL_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_MODEL_H_
@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "integration/cli/report_units.h"
@@ -28,6 +29,9 @@ struct Cell {
   std::string text;
   std::optional<double> value;
 };
+
+inline Cell TextCell(std::string text) { return {std::move(text), std::nullopt}; }
+inline Cell NumberCell(std::optional<double> value) { return {"", value}; }
 
 struct TableColumn {
   std::string name;

@@ -138,18 +138,21 @@ void MakePages(const std::string& page, long long since_unix_ns, const std::stri
         "spillway: no report: the command wrote no %s. No process of it used the GPU under Spillway to its "
         "end, or for a second before it was killed\n",
         pattern.c_str());
-  for (const std::string& file : files) {
+  const auto make = [&library_directory](std::vector<std::string> data, const std::string& page_of_it) {
     ReportOptions options;
-    options.file = file;
-    options.output = PageOfDataFile(file);
+    options.files = std::move(data);
+    options.files_are = FilesAre::kRanks;  // one command wrote them
+    options.output = page_of_it;
     options.library_directory = library_directory;
     const absl::Status status = WriteReportPage(options);
     if (status.ok())
       std::fprintf(stderr, "spillway: report: %s\n", options.output.c_str());
     else
-      std::fprintf(stderr, "spillway: no page of %s: %s\n", file.c_str(),
+      std::fprintf(stderr, "spillway: no page of %s: %s\n", options.files.front().c_str(),
                    std::string(status.message()).c_str());
-  }
+  };
+  for (const std::string& file : files) make({file}, PageOfDataFile(file));
+  if (files.size() > 1) make(files, PageOfRanks(pattern));
 }
 
 }  // namespace

@@ -41,7 +41,8 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size
 caption { text-align: left; font-weight: 600; padding-bottom: .25rem; white-space: nowrap; }
 th, td { padding: .28rem .8rem; border-bottom: 1px solid var(--rule); text-align: right; vertical-align: top; }
 th { color: var(--soft); font-weight: 600; vertical-align: bottom; } .words { text-align: left; overflow-wrap: anywhere; }
-td.words { min-width: 4rem; } [data-table=blocks] td:last-child { min-width: 11rem; } th:first-child, td:first-child { padding-left: 0; } td:not(.words) { white-space: nowrap; }
+td.words { min-width: 4rem; } @media screen { [data-table^=changes_] td:first-child { min-width: 9rem; } } [data-table=blocks] td:last-child { min-width: 11rem; } th:first-child, td:first-child { padding-left: 0; } td:not(.words) { white-space: nowrap; }
+[data-table^=changes_] :is(td, th):not(:first-child, :last-child) { text-align: right; white-space: nowrap; }
 [data-table=job] td:first-child, [data-table^=sweep] td:first-child, [data-table=settings] td:not(:nth-child(2)) { white-space: nowrap; }
 @media (max-width: 44rem) {
   body { padding: 1rem .75rem 3rem; } h1 { font-size: 1.3rem; } figure.half { grid-column: 1 / -1; }
@@ -69,6 +70,15 @@ const theme = {
   axisX: {tickCount: 8, labelFlush: true, labelOverlap: true},
   axisBand: {labelFontSize: 12},
 };
+// Of A4 less the margins of @page, in px; a half figure has 70 % of it. Text then has its own size on paper, too: a picture
+// that was drawn for a window is made narrower there with all its letters.
+const paper = 687;
+const views = [];
+function resize(width) {
+  for (const [figure, view] of views) view.width(width(figure)).run();
+}
+addEventListener("beforeprint", () => resize(figure => Math.floor(paper * (figure.classList.contains("half") ? 0.7 : 1))));
+addEventListener("afterprint", () => resize(figure => figure.querySelector(".plot").clientWidth));
 async function draw(figure) {
   const plot = figure.querySelector(".plot");
   try {
@@ -77,7 +87,8 @@ async function draw(figure) {
     spec.height = Number(plot.dataset.height);
     spec.autosize = {type: "fit-x", contains: "padding"};
     spec.config = theme;
-    await vegaEmbed(plot, spec, {renderer: "svg", actions: false, ast: true, defaultStyle: false, mode: "vega-lite"});
+    const {view} = await vegaEmbed(plot, spec, {renderer: "svg", actions: false, ast: true, defaultStyle: false, mode: "vega-lite"});
+    views.push([figure, view]);
     const svg = plot.querySelector("svg");
     svg.setAttribute("role", "img");
     svg.setAttribute("aria-label", figure.querySelector("figcaption").textContent);

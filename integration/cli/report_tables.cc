@@ -19,14 +19,12 @@ namespace {
 
 constexpr size_t kMostTableRows = 10;
 
-Cell Text(std::string text) { return {std::move(text), std::nullopt}; }
 // A kernel's name, its middle left out where it is longer than those that a run writes.
 Cell Name(const std::string& name) {
-  if (name.size() <= kLongestKernelName) return Text(name);
+  if (name.size() <= kLongestKernelName) return TextCell(name);
   const size_t half = kLongestKernelName / 2;
-  return Text(ValidUtf8(name.substr(0, half)) + " … " + ValidUtf8(name.substr(name.size() - half)));
+  return TextCell(ValidUtf8(name.substr(0, half)) + " … " + ValidUtf8(name.substr(name.size() - half)));
 }
-Cell Number(Known value) { return {"", value}; }
 
 template <typename Row>
 std::span<const Row> FirstRows(const std::vector<Row>& rows) {
@@ -52,8 +50,8 @@ Table CauseTable(const ReportFacts& facts) {
               {}};
   for (const auto& [cause, seconds] : facts.lost_by_cause) {
     const bool known = facts.seconds && *facts.seconds > 0;
-    table.rows.push_back(
-        {Text(cause), Number(seconds), Number(known ? Known(100 * seconds / *facts.seconds) : std::nullopt)});
+    table.rows.push_back({TextCell(cause), NumberCell(seconds),
+                          NumberCell(known ? Known(100 * seconds / *facts.seconds) : std::nullopt)});
   }
   return table;
 }
@@ -78,7 +76,7 @@ Table WaitingKernelsTable(const ReportData& data) {
   std::ranges::stable_sort(order, [&sums](size_t a, size_t b) { return sums[a].first > sums[b].first; });
   if (order.size() > kMostTableRows) order.resize(kMostTableRows);
   for (size_t k : order)
-    table.rows.push_back({Name(stalls.kernels[k]), Number(sums[k].second), Number(sums[k].first)});
+    table.rows.push_back({Name(stalls.kernels[k]), NumberCell(sums[k].second), NumberCell(sums[k].first)});
   return table;
 }
 
@@ -92,8 +90,8 @@ Table BlocksTable(const ReportData& data) {
                {"used last by", {}}},
               {}};
   for (const ReportBlock& block : FirstRows(data.largest_blocks))
-    table.rows.push_back({Text(block.block), Number(block.bytes), Number(block.moved_bytes),
-                          Number(block.stalled_s), Name(block.last_kernel)});
+    table.rows.push_back({TextCell(block.block), NumberCell(block.bytes), NumberCell(block.moved_bytes),
+                          NumberCell(block.stalled_s), Name(block.last_kernel)});
   return table;
 }
 
@@ -106,8 +104,8 @@ Table KernelsTable(const ReportData& data) {
                {"waited in the run", Unit::kSeconds}},
               {}};
   for (const ReportKernel& kernel : FirstRows(data.costliest_kernels))
-    table.rows.push_back(
-        {Name(kernel.kernel), Number(kernel.launches), Number(kernel.seconds), Number(kernel.stalled_s)});
+    table.rows.push_back({Name(kernel.kernel), NumberCell(kernel.launches), NumberCell(kernel.seconds),
+                          NumberCell(kernel.stalled_s)});
   return table;
 }
 
@@ -122,9 +120,9 @@ Table DirectoriesTable(const ReportData& data) {
               {}};
   for (const ReportDirectory& directory : data.metrics.directories) {
     const char* const cache = !directory.direct ? "" : *directory.direct ? ", direct" : ", buffered";
-    table.rows.push_back({Text(directory.path), Text(directory.engine + cache),
-                          Number(directory.written_bytes), Number(directory.read_bytes),
-                          Number(directory.written_tb_per_day)});
+    table.rows.push_back({TextCell(directory.path), TextCell(directory.engine + cache),
+                          NumberCell(directory.written_bytes), NumberCell(directory.read_bytes),
+                          NumberCell(directory.written_tb_per_day)});
   }
   return table;
 }
@@ -146,9 +144,9 @@ Table TroubleTable(const ReportData& data) {
     const bool closed = directory.closed.value_or(false);
     if (!closed && std::ranges::none_of(counts, [](Known count) { return count.value_or(0) > 0; })) continue;
     std::vector<Cell>& row = table.rows.emplace_back();
-    row.push_back(Text(directory.path));
-    for (const Known& count : counts) row.push_back(Number(count));
-    row.push_back(Text(closed ? "still closed: it " + directory.why_closed : directory.last_closure));
+    row.push_back(TextCell(directory.path));
+    for (const Known& count : counts) row.push_back(NumberCell(count));
+    row.push_back(TextCell(closed ? "still closed: it " + directory.why_closed : directory.last_closure));
   }
   return table;
 }
@@ -169,12 +167,13 @@ Table WhatIfTable(const WhatIf& what_if, const WhatIfSweep& sweep) {
               {}};
   for (const WhatIfPoint& point : sweep.points) {
     if (!point.runs) {
-      table.rows.push_back({Number(point.value), Cell(), Cell(), Cell(), Text(point.problem)});
+      table.rows.push_back({NumberCell(point.value), Cell(), Cell(), Cell(), TextCell(point.problem)});
       continue;
     }
-    table.rows.push_back({Number(point.value), Number(point.iteration_s),
-                          Number(100 * point.iteration_s / what_if.iteration_s),
-                          Number(point.percent_of_bound), Text(point.factor == 1 ? "this run's" : "")});
+    table.rows.push_back({NumberCell(point.value), NumberCell(point.iteration_s),
+                          NumberCell(100 * point.iteration_s / what_if.iteration_s),
+                          NumberCell(point.percent_of_bound),
+                          TextCell(point.factor == 1 ? "this run's" : "")});
   }
   return table;
 }
@@ -183,7 +182,7 @@ Table JobTable(const ReportData& data) {
   Table table{"job", "The job", {{"", {}}, {"", {}}}, {}};
   const ReportJob& job = data.job;
   const auto row = [&table](const char* name, const std::string& text) {
-    if (!text.empty()) table.rows.push_back({Text(name), Text(text)});
+    if (!text.empty()) table.rows.push_back({TextCell(name), TextCell(text)});
   };
   const auto number = [](Known value) { return value ? absl::StrFormat("%.0f", *value) : ""; };
   row("command", absl::StrJoin(job.command, " "));
@@ -211,7 +210,7 @@ Table JobTable(const ReportData& data) {
 Table SettingsTable(const ReportData& data) {
   Table table{"settings", "Settings that were given", {{"setting", {}}, {"value", {}}, {"from", {}}}, {}};
   for (const ReportSetting& setting : data.settings)
-    table.rows.push_back({Text(setting.name), Text(setting.value), Text(setting.from)});
+    table.rows.push_back({TextCell(setting.name), TextCell(setting.value), TextCell(setting.from)});
   return table;
 }
 

@@ -65,6 +65,12 @@ TEST_F(ReportFilesTest, FindsFilesOfOneRankAlone) {
               ElementsAre(Path("x.rank1.json"), Path("x.rank1.json.gpu1")));
 }
 
+TEST_F(ReportFilesTest, NamesThePageOfAllRanks) {
+  EXPECT_EQ(PageOfRanks("a/x.json"), "a/x.ranks.html");
+  EXPECT_EQ(PageOfRanks("a/x-%r.json"), "a/x-ranks.html");
+  EXPECT_EQ(PageOfRanks("a/x-%r-%p.json"), "a/x-ranks-all.html");
+}
+
 TEST_F(ReportFilesTest, LeavesOutFilesOfEarlierRuns) {
   Write("old.json");
   EXPECT_THAT(WrittenDataFiles(Path("old.json"), Whose::kEveryRanks, std::numeric_limits<long long>::max()),

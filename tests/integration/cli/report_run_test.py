@@ -146,13 +146,16 @@ class ReportRunTest(unittest.TestCase):
         run = self.run_job("x-%r-%p.html", ending)
         self.assertEqual(run.returncode, 0, run.stderr)
         pages = [name for name in os.listdir(self.scratch.name) if name.endswith(".html")]
-        self.assertEqual(len(pages), 2, run.stderr)
+        self.assertEqual(len(pages), 3, run.stderr)  # and one of both
+        self.assertIn("x-ranks-all.html", pages)
 
-    def test_ranks_that_were_given_one_path_have_a_page_each(self):
+    def test_ranks_that_were_given_one_path_have_a_page_each_and_one_of_all(self):
         run = self.run_job("x.html", f"shutil.copy(sys.argv[1], {self.path('x.rank1.json')!r})")
         self.assertEqual(run.returncode, 0, run.stderr)
         pages = sorted(name for name in os.listdir(self.scratch.name) if name.endswith(".html"))
-        self.assertEqual(pages, ["x.html", "x.rank1.html"], run.stderr)
+        self.assertEqual(pages, ["x.html", "x.rank1.html", "x.ranks.html"], run.stderr)
+        with open(self.path("x.ranks.html"), encoding="utf-8") as page:
+            self.assertIn("2 ranks of the job", page.read())
 
     def test_a_rank_that_was_started_by_itself_makes_its_own_page(self):
         """srun, mpirun: each rank has a parent of ours, and all of them write to one folder."""

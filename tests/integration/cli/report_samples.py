@@ -227,7 +227,54 @@ def hostile():
     return data
 
 
+def rank(number, host="node07", iteration=2.4, lost=1.0, **more):
+    """One of four ranks of a job on two nodes; `lost`: how many times as much as run() loses."""
+    data = run(iteration=iteration, move_count=300, samples=120)
+    data["job"].update(rank=number, local_size=2, host=host, pid=4000 + number, started_unix=1795420800.5 + number, **more)
+    device = data["figures"]["devices"][0]
+    device["lost_seconds"] = {cause: seconds * lost for cause, seconds in device["lost_seconds"].items()}
+    return data
+
+
+def ranks():
+    """Four ranks by name of file. The second of node08 has less memory and waits, the others wait for it."""
+    held_up = rank(1, "node08", iteration=2.41, lost=2.0)
+    held_up["settings"]["gpu_memory"]["value"] = "16GiB"
+    held_up["capacity"]["gpu_bytes"] = 16 * GIB
+    return {"a.json": rank(0), "a.rank1.json": rank(1), "b.json": rank(0, "node08"), "b.rank1.json": held_up}
+
+
+def step(iteration, lost, host, disk):
+    """What the process counted in one iteration."""
+    return {"seconds": iteration, "ideal_seconds": 1.87, "bound_seconds": iteration * 0.97, "lost_seconds": lost,
+            "host_spilled_bytes": host, "host_fetched_bytes": host, "disk_spilled_bytes": disk, "disk_fetched_bytes": disk}  # fmt: skip
+
+
+def pair():
+    """The same job before and after: with more host memory less goes to the disk, and is waited for."""
+    before, after = run(move_count=300, samples=120), run(iteration=2.1, move_count=300, samples=120)
+    after["job"].update(started_unix=1795430800.5, pid=5222)
+    after["settings"]["host_memory"]["value"] = "24GiB"
+    after["capacity"]["host_bytes"] = 24 * GIB
+    before["figures"]["devices"][0]["step"] = step(2.4, {"room": 0.1, "read": 0.4, "run_ahead": 0.0}, 5 * GIB, 9 * GIB)
+    after["figures"]["devices"][0]["step"] = step(2.1, {"room": 0.1, "read": 0.1, "run_ahead": 0.0}, 12 * GIB, 2 * GIB)
+    after["figures"]["devices"][0].update(lost_seconds={"room": 28.0, "read": 29.0, "run_ahead": 0.0})
+    return {"before.json": before, "after.json": after}
+
+
+def write_all(folder, named):
+    """Writes data by name of file; the paths in their order."""
+    paths = [os.path.join(folder, name) for name in named]
+    for path, data in zip(paths, named.values()):
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(data, file)
+    return paths
+
+
 SAMPLES = {make.__name__: make for make in (run, small, large, without_iteration, killed, without_disk, fits, troubled, hostile)}
+
+
+SEVERAL = {make.__name__: make for make in (ranks, pair)}  # of files: ranks of a job, two runs
 
 
 def write(folder, name):

@@ -91,7 +91,7 @@ def pauses(program):
     """Everything gives its memory up and takes it back, beside plain copies of the same blocks."""
     plain, label = PlainJob(program), "pause and resume"
     count, mib = (24, 8) if program.args.size == "small" else (320, 64)  # 20 GiB
-    ended, figures = program.run(label, "gpu_plain_job", "--spillway", "--pauses", "--blocks", str(count), "--mib", str(mib), "--products",
+    ended, figures = program.run(label, "gpu_plain_job", "--pauses", "--spillway", "--blocks", str(count), "--mib", str(mib), "--products",
                                  "0", "--rounds", "1", memory="1GiB", spillway={"host_memory": f"{count * mib * 5 // 4}MiB"},
                                  limit=SHORTEST_CUT, **plain.path)  # fmt: skip
     found = (figures or {}).get("pauses")

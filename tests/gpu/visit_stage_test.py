@@ -62,12 +62,15 @@ FACTS = {"latency": {"rows": LAUNCHES}, "copies": COPIES, "loading": LOADING, "s
          "reserve": {"rows": [{"bytes": 1 << 40, "result": 0, "us": 7.0}]}, "retain": {"plain": {"result": 0}}}  # fmt: skip
 JOB = {"spilled_bytes": 7, "fetched_bytes": 7, "seconds": 1.0, "budget_bytes": 7, "launch_ns": 900.0,
        "products": {"differences": 0, "rounds": 3}}  # fmt: skip
+PAUSED = {"pause_seconds": 2.0, "resume_seconds": 1.0, "copied_bytes": 8e9, "clean_bytes": 0, "released_bytes": 8e9}
+PAUSES = {"pauses": {"bytes": 8e9, "plain_copy_seconds": 1.0, "first": PAUSED, "changed": PAUSED,
+                     "unchanged": {**PAUSED, "pause_seconds": 0.1, "copied_bytes": 0}}}  # fmt: skip
 
 
 class StageTest(Quiet):
     def setUp(self):
         super().setUp()
-        said = {**FACTS, "--spillway": JOB, "--blocks": JOB}
+        said = {**FACTS, "--spillway": JOB, "--blocks": JOB, "--pauses": PAUSES}
         answers = {"": "", "doctor": DOCTOR % RATES, **{word: f"RESULT {json.dumps(figures)}" for word, figures in said.items()}}
         driver = {**REPORT["driver"], "device": "NVIDIA H100 80GB HBM3"}
         text = PROGRAM.format(python=sys.executable, answers=answers, report=json.dumps(driver), calls=str(self.folder / "calls"))
@@ -117,6 +120,9 @@ class StageTest(Quiet):
         self.stage("first")
         rows, status = self.stage("second")
         self.assertEqual((status, rows["a full GPU, default budget"]["status"]), (0, visit_rows.PASSED))
+        self.assertEqual(rows["pause and resume"]["words"],
+                         "8.0 GB: out in 2.00 s, 0.50 of a plain copy's speed, back in 1.00 s; the first time 2.00 s; unchanged 0.10 s with "
+                         "0.0 GB copied; every word right")  # fmt: skip
         self.assertEqual(rows["disk of the spill files"]["words"], "/var/tmp: writes 1000 MB/s, reads 1000 MB/s")
         self.assertTrue(any("--rounds 3 --products 1 --blocks 64 --mib 42" in call for call in self.calls()))
 

@@ -87,7 +87,8 @@ def error_of(table, result):
 
 
 def stats():
-    """The figures of now as a dict: those of SPILLWAY_METRICS (docs/metrics.md). NotActiveError where there are none."""
+    """The figures of now as a dict, whose keys are in stats_types: those of SPILLWAY_METRICS (docs/metrics.md). NotActiveError
+    where there are none."""
     return json.loads(_text(api().stats_json))
 
 

@@ -1,0 +1,213 @@
+"""What spillway.stats() gives, as types: the keys of docs/metrics.md, which says what each means.
+
+For type checkers, and for code that names a part of the figures: `from spillway.stats_types import Stats, DeviceStats`.
+A key that a class with total=False declares is there only where it is known. Bytes and counts are ints, times and rates
+floats. tests/integration/python/stats_types_test.py keeps the classes equal to what the engine writes.
+"""
+
+from typing import Literal, Optional, TypedDict
+
+
+class StallSeconds(TypedDict):
+    room: float
+    disk: float
+
+
+class LostSeconds(TypedDict):
+    room: float
+    read: float
+    run_ahead: float
+
+
+class Counters(TypedDict):
+    """Of all devices, and of each."""
+
+    spilled_bytes: int
+    host_spilled_bytes: int
+    disk_spilled_bytes: int
+    fetched_bytes: int
+    host_fetched_bytes: int
+    disk_fetched_bytes: int
+    in_time_bytes: int
+    prefetched_bytes: int
+    prefetch_in_time_bytes: int
+    stall_seconds: StallSeconds
+    held_back_seconds: float
+    lost_seconds: LostSeconds
+    budget_bytes: int
+    budget_in_force_bytes: int
+    peak_bytes: int
+    live_bytes: int
+    requested_bytes: int
+    peak_live_bytes: int
+    peak_requested_bytes: int
+    resident_bytes: int
+    cached_bytes: int
+    chunk_bytes: int
+    peak_chunk_bytes: int
+    others_bytes: int
+    host_tier_bytes: int
+    disk_tier_bytes: int
+    launches: int
+    slow_launches: int
+    evictions: int
+    evictions_cancelled: int
+    faults: int
+    prefetches: int
+    prefetches_cancelled: int
+    clean_drops: int
+    clean_drop_bytes: int
+    hash_mismatches: int
+    early_copies: int
+    verified_evictions: int
+    unseen_writes: int
+    handles_remade: int
+    held_bytes: int
+    held_bytes_by_reason: dict[str, int]
+    largest_set_bytes: int
+    stall_seconds_total: float
+
+
+class Step(TypedDict, total=False):
+    """Of the recurring iteration: each key where it is known, what moved and waited from the third in a row on."""
+
+    spilled_bytes: int
+    host_spilled_bytes: int
+    disk_spilled_bytes: int
+    fetched_bytes: int
+    host_fetched_bytes: int
+    disk_fetched_bytes: int
+    in_time_bytes: int
+    prefetched_bytes: int
+    prefetch_in_time_bytes: int
+    stall_seconds: StallSeconds
+    held_back_seconds: float
+    lost_seconds: LostSeconds
+    launches: float
+    steps: float
+    seconds: float
+    ideal_seconds: float
+    bound_seconds: float
+    plan_seconds: float
+    percent_of_bound: float
+
+
+class BytesPerSecond(TypedDict, total=False):
+    host_out: float
+    disk_out: float
+    host_in: float
+    disk_in: float
+    host_out_both: float
+    host_in_both: float
+
+
+class _LinkMeasured(TypedDict):
+    measurements: int
+    dropped: int
+    seconds: float
+
+
+_LinkRates = TypedDict("_LinkRates", {"in": float, "out": float, "in_both": float, "out_both": float}, total=False)
+
+
+class Link(_LinkMeasured, _LinkRates):
+    pass
+
+
+class ObservedBudget(TypedDict):
+    percent: Optional[int]
+    budget_bytes: int
+    possible: bool
+    least_fetched_bytes_per_step: int
+    whole_block_fetched_bytes_per_step: int
+
+
+class Observed(TypedDict):
+    step_launches: int
+    peak_bytes: int
+    others_bytes: int
+    largest_set_bytes: int
+    budgets: list[ObservedBudget]
+
+
+class _DeviceAlways(Counters):
+    device: int
+    plans: int
+    plan_departures: int
+    plan_period_launches: int
+    plan_readoptions: int
+    plan_improvements: int
+    plan_paths: int
+    followed_launches: int
+    step_marks: int
+
+
+class DeviceStats(_DeviceAlways, total=False):
+    bytes_per_second: BytesPerSecond
+    link: Link
+    step: Step
+    observed: Observed
+
+
+class DirectoryStats(TypedDict):
+    path: str
+    engine: str
+    direct: bool
+    file_bytes: int
+    written_bytes: int
+    read_bytes: int
+    written_tb_per_day: float
+    errors: int
+    retries: int
+    mismatches: int
+    quarantined_slots: int
+    moved_slots: int
+    closed: bool
+    why_closed: str
+    closures: int
+    last_closure: str
+
+
+class WaitStats(TypedDict):
+    ended: int
+    seconds: float
+    now: int
+    longest_now_seconds: float
+
+
+WaitKind = Literal["chunks", "arrival", "run_ahead", "end_of_transfer", "cache_release", "pause", "audit", "disk_growth",
+                   "pinning", "drive", "gate_slots", "driver_call"]  # fmt: skip
+
+
+class PauseStats(TypedDict):
+    pauses: int
+    paused_now: bool
+    clean_bytes: int
+    host_bytes: int
+    disk_bytes: int
+    dropped_bytes: int
+    pausing_seconds: float
+    outside_seconds: float
+
+
+class _StatsAlways(Counters):
+    version: str
+    pid: int
+    seconds: float
+    steps_per_second: float
+    ssd_written_bytes: int
+    ssd_read_bytes: int
+    evictions_ended: str
+    newer_calls: int
+    host_room_bytes: int
+    disk_room_bytes: int
+    directories: list[DirectoryStats]
+    unknown_kernel_launches: int
+    waits: dict[WaitKind, WaitStats]
+    devices: list[DeviceStats]
+
+
+class Stats(_StatsAlways, total=False):
+    write_budget_bytes: int
+    write_budget_left_bytes: int
+    pause: PauseStats

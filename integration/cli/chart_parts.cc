@@ -1,6 +1,9 @@
 #include "integration/cli/chart_parts.h"
 
+#include <algorithm>
 #include <cmath>
+
+#include "absl/strings/str_cat.h"
 
 namespace spillway::integration {
 
@@ -41,6 +44,19 @@ Json Rule(double y, const LegendEntry& entry) {
   return Json{{"data", Values(Json::array({Json{{"y", Rounded(y)}}}))},
               {"mark", std::move(mark)},
               {"encoding", {{"y", Quantity("y", "")}}}};
+}
+
+std::string PhaseLabel(const ReportPhase& phase) {
+  constexpr double kTooShort = 0.07;  // of the iteration
+  if (phase.to - phase.from < kTooShort) return "";
+  return absl::StrCat(phase.name, phase.guessed ? "?" : "");
+}
+
+std::string PhaseWords(const std::vector<ReportPhase>& phases) {
+  if (phases.empty()) return "";
+  if (std::ranges::none_of(phases, &ReportPhase::guessed)) return " Phases are those of a typical iteration.";
+  return " Phases are those of a typical iteration; where the backward pass begins is a guess: no kernel is "
+         "named as one of it, and the most bytes are live there.";
 }
 
 }  // namespace spillway::integration

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "integration/cli/report_data.h"
 #include "integration/cli/report_model.h"
 
 namespace spillway::integration {
@@ -25,6 +26,11 @@ Json TimeAxis(const std::string& field, double end_s);
 Json Colours(const std::string& field, const std::vector<LegendEntry>& names);
 // A horizontal line at `y`, as its entry in the legend has it.
 Json Rule(double y, const LegendEntry& entry);
+
+// Its name in a chart, "backward?" of a guessed one; empty where the phase is too short for words.
+std::string PhaseLabel(const ReportPhase& phase);
+// Of the chart's words: where phases come from, and which part of them is a guess.
+std::string PhaseWords(const std::vector<ReportPhase>& phases);
 
 }  // namespace spillway::integration
 

@@ -50,7 +50,7 @@ Json PhaseLayers(const std::vector<ReportPhase>& phases, const Window& window) {
                         {"u", Rounded(phases[i].to * length)},
                         {"m", Rounded((phases[i].from + phases[i].to) / 2 * length)},
                         {"shade", i % 2 == 0 ? 0.16 : 0.3},
-                        {"phase", phases[i].to - phases[i].from < 0.07 ? "" : phases[i].name},
+                        {"phase", PhaseLabel(phases[i])},
                         {"name", "phase"}});
   }
   const Json y = {{"field", "name"}, {"type", "nominal"}};
@@ -148,7 +148,7 @@ std::optional<Chart> OneIterationChart(const ReportData& data, const ReportFacts
   chart.words =
       "When each kind of transfer was under way, and when the GPU had to wait; paler: only part of that "
       "time.";
-  if (!data.phases.empty()) absl::StrAppend(&chart.words, " Phases are those of a typical iteration.");
+  absl::StrAppend(&chart.words, PhaseWords(data.phases));
   chart.spec = Json{{"layer", std::move(layers)}};
   chart.height = static_cast<int>(60 + 30 * order.size());
   return chart;

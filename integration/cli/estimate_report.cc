@@ -5,14 +5,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "integration/cli/common/units.h"
 #include "integration/cli/simulate_report.h"
 
 namespace spillway::integration {
 namespace {
 
-constexpr const char* kTermNames[policy::kTerms] = {"weights",     "gradients", "optimizer",
-                                                    "activations", "logits",    "workspace"};
+// Keys of JSON; as text with spaces.
+constexpr const char* kTermNames[policy::kTerms] = {"weights",         "gradients", "optimizer_state",
+                                                    "activations",     "logits",    "optimizer_temporaries",
+                                                    "matrix_workspace"};
 
 // "338.0 MiB", "12.34 GiB".
 std::string SizeText(double bytes) {
@@ -50,7 +53,8 @@ std::string PeakLines(const Estimate& estimate) {
       SizeText(tape.peak_allocated), SizeText(tape.peak_reserved),
       SizeText(tape.peak_chunks + tape.small_bytes));
   for (size_t t = 0; t < policy::kTerms; ++t)
-    absl::StrAppend(&text, t == 0 ? " " : ", ", kTermNames[t], " ", SizeText(tape.terms[t]));
+    absl::StrAppend(&text, t == 0 ? " " : ", ", absl::StrReplaceAll(kTermNames[t], {{"_", " "}}), " ",
+                    SizeText(tape.terms[t]));
   return text + "\n";
 }
 

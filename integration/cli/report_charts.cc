@@ -97,7 +97,7 @@ void AppendPhases(const std::vector<ReportPhase>& phases, double length, const J
                         {"u", Rounded(phases[i].to * length)},
                         {"m", Rounded((phases[i].from + phases[i].to) / 2 * length)},
                         {"shade", i % 2 == 0 ? 0.0 : 0.09},
-                        {"phase", phases[i].to - phases[i].from < 0.07 ? "" : phases[i].name}});
+                        {"phase", PhaseLabel(phases[i])}});
   Json middle = x, shade = Quantity("shade", "");
   middle["field"] = "m";
   shade["scale"] = nullptr;

@@ -220,7 +220,8 @@ void ReadTables(const JsonFields& all, ReportData* data) {
     data->costliest_kernels.push_back(
         {row.Text("kernel"), row.Number("launches"), row.Number("seconds"), row.Number("stalled_s")});
   for (const JsonFields& row : all.Objects("phases"))
-    data->phases.push_back({row.Text("name"), row.Number("from").value_or(0), row.Number("to").value_or(0)});
+    data->phases.push_back({row.Text("name"), row.Number("from").value_or(0), row.Number("to").value_or(0),
+                            row.Bool("guessed").value_or(false)});
 }
 
 void ReadSmall(const JsonFields& all, ReportData* data) {

@@ -65,6 +65,7 @@ struct ReportIterations {
 struct ReportPhase {
   std::string name;
   double from = 0, to = 0;  // parts of an iteration
+  bool guessed = false;     // no kernel is named as one of the backward pass: its begin is where most is live
 };
 
 struct ReportMoves {

@@ -98,7 +98,8 @@ std::vector<IterationFacts::Phase> FindPhases(const Workload& iteration, std::op
   }
   uint32_t backward = weights;
   while (backward < optimizer && !IsNamedBackward(turned.at(backward).name)) ++backward;
-  if (backward == optimizer) backward = PeakBetween(lifetimes, turned, weights, optimizer);
+  const bool guessed = backward == optimizer;
+  if (guessed) backward = PeakBetween(lifetimes, turned, weights, optimizer);
   if (backward == 0 || backward >= optimizer) return {};
 
   std::vector<IterationFacts::Phase> phases = {{"forward", 0, 0}, {"backward", 0, 0}, {"optimizer", 0, 0}};
@@ -109,6 +110,7 @@ std::vector<IterationFacts::Phase> FindPhases(const Workload& iteration, std::op
     return time / ideal;
   };
   phases[0].to = phases[1].from = share_before(backward);
+  phases[0].guessed = phases[1].guessed = guessed;
   phases[1].to = phases[2].from = share_before(optimizer);
   phases[2].to = 1;
   if (optimizer == turned.size()) phases.pop_back();

@@ -20,7 +20,7 @@ std::vector<ReportedKernel> CostsOfKernels(const policy::Workload& iteration);
 // `first`: the kernel that follows the optimiser's step; none: the job marked no iterations, and the phases are
 // left out. The phases are an estimate. The optimiser begins with the first use of state that nothing before
 // it used. The backward pass begins, after the last weight was used for the first time, with the first kernel
-// that is named as one of it, else where the most bytes are live.
+// that is named as one of it, else where the most bytes are live: a guess, and both are marked as such.
 std::vector<IterationFacts::Phase> FindPhases(const policy::Workload& iteration,
                                               std::optional<uint32_t> first);
 

@@ -216,8 +216,10 @@ std::string KernelsJson(const std::vector<ReportedKernel>& kernels) {
 // The members that are there only where an iteration is known.
 std::string IterationMembers(const IterationFacts& iteration) {
   ordered_json phases = ordered_json::array();
-  for (const IterationFacts::Phase& phase : iteration.phases)
+  for (const IterationFacts::Phase& phase : iteration.phases) {
     phases.push_back({{"name", phase.name}, {"from", phase.from}, {"to", phase.to}});
+    if (phase.guessed) phases.back()["guessed"] = true;
+  }
   std::string text;
   if (!iteration.phases.empty()) absl::StrAppend(&text, "\"phases\":", Dump(phases), ",\n");
   if (iteration.active_share > 0)

@@ -67,6 +67,7 @@ struct IterationFacts {
   struct Phase {
     std::string name;
     double from = 0, to = 0;  // shares of the iteration
+    bool guessed = false;     // where forward ends and backward begins, no kernel's name says
   };
   std::string file;  // as SPILLWAY_TRACE writes it
   double active_share = 0;

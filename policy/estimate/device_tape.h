@@ -22,8 +22,16 @@ enum class NumberType : uint8_t { kFp32, kBf16, kInt64, kBool };
 Bytes BytesOf(NumberType type);
 
 // What a block is for.
-enum class Term : uint8_t { kWeights, kGradients, kOptimizer, kActivations, kLogits, kWorkspace };
-inline constexpr size_t kTerms = 6;
+enum class Term : uint8_t {
+  kWeights,
+  kGradients,
+  kOptimizer,  // its state
+  kActivations,
+  kLogits,
+  kOptimizerTemporaries,  // what an update makes and drops
+  kWorkspace,             // of the matrix library
+};
+inline constexpr size_t kTerms = 7;
 using BytesByTerm = std::array<Bytes, kTerms>;
 
 class DeviceTape;

@@ -87,7 +87,7 @@ void AdamWOverLists(DeviceTape* tape, const Lists& lists) {
   OverLists(tape, "foreach_lerp_", {&lists.first, &lists.gradients}, {&lists.first});
   OverLists(tape, "foreach_mul_", {&lists.second}, {&lists.second});
   OverLists(tape, "foreach_addcmul_", {&lists.second, &lists.gradients}, {&lists.second});
-  const Tensors roots = Like(tape, lists.second, Term::kWorkspace);
+  const Tensors roots = Like(tape, lists.second, Term::kOptimizerTemporaries);
   OverLists(tape, "foreach_sqrt", {&lists.second}, {&roots});
   OverLists(tape, "foreach_div_", {&roots}, {&roots});
   OverLists(tape, "foreach_add_", {&roots}, {&roots});
@@ -102,9 +102,9 @@ void AdamWOneByOne(DeviceTape* tape, const Lists& lists) {
     tape->Launch("lerp_", {first, gradient}, {first});
     tape->Launch("mul_", {second}, {second});
     tape->Launch("addcmul_", {second, gradient}, {second});
-    Tensor root = tape->NewAs(second.elements, second.type, Term::kWorkspace);
+    Tensor root = tape->NewAs(second.elements, second.type, Term::kOptimizerTemporaries);
     tape->Launch("sqrt", {second}, {root});
-    const Tensor divided = tape->NewAs(second.elements, second.type, Term::kWorkspace);
+    const Tensor divided = tape->NewAs(second.elements, second.type, Term::kOptimizerTemporaries);
     tape->Launch("div", {root}, {divided});
     root = {};
     tape->Launch("add_", {divided}, {divided});

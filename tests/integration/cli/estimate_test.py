@@ -55,6 +55,21 @@ class Estimate(unittest.TestCase):
         self.assertEqual([time["efficiency"] for time in own["times"]], ["low", "high"])
         self.assertGreater(own["times"][0]["uncapped_s"], own["times"][1]["uncapped_s"])
 
+    def test_temporaries_of_the_optimizer_and_the_workspace_are_two_terms(self):
+        def few(optimizer):  # tokens, so that the most is held during the update
+            run = self.run_estimate(self.config, "--batch", 1, "--sequence", 8, "--dtype", "fp32", "--optimizer", optimizer, "--json")
+            return json.loads(run.stdout)["peak"]["terms"]
+
+        lists = few("adamw")
+        self.assertAlmostEqual(lists["optimizer_temporaries"] / lists["weights"], 1, delta=0.02)
+        self.assertAlmostEqual(lists["optimizer_state"] / lists["weights"], 2, delta=0.02)
+        self.assertEqual(lists["matrix_workspace"], 32 << 20)
+        for optimizer in ("sgd", "adamw-fused"):
+            self.assertEqual(few(optimizer)["optimizer_temporaries"], 0)
+        text = self.run_estimate(self.config, *SMALL).stdout
+        for words in ("optimizer temporaries ", "optimizer state ", "matrix workspace 32.0 MiB"):
+            self.assertIn(words, text)
+
     def test_a_folder_and_a_name_are_models(self):
         self.assertEqual(self.run_estimate(self.scratch.name, *SMALL).returncode, 0)
         text = self.run_estimate("granite-3b", "--gpu", "a100", "--kernel-efficiency", "high").stdout

@@ -179,6 +179,19 @@ class AbsentTest(Case):
             missing = figures(self.write("x.json", make()))["sections"][section]["missing"]
             self.assertTrue(any(words in line for line in missing), (make.__name__, section, missing))
 
+    def test_phases_that_are_a_guess_are_called_one(self):
+        for guessed in (False, True):
+            data = report_samples.run()
+            for phase in data["phases"][:2]:
+                phase.update({"guessed": True} if guessed else {})
+            path = self.write("x.json", data)
+            self.assertEqual(report(path, "--no-what-if", "--output", self.path("x.html")).returncode, 0)
+            page = ReportPage(self.path("x.html"))
+            self.assertEqual("where the backward pass begins is a guess" in page.text, guessed)
+            specs = json.dumps([page.specs[key] for key in ("iteration", "iteration_memory") if key in page.specs])
+            self.assertEqual(('"backward?"' in specs, '"backward"' in specs), (guessed, not guessed))
+            self.assertNotIn('"optimizer?"', specs)
+
     def test_a_trace_that_cannot_be_read_costs_the_simulation_alone(self):
         data = report_samples.run()
         data["iteration"] = data["iteration"][:400]

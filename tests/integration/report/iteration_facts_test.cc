@@ -41,12 +41,17 @@ void ExpectPhases(const std::vector<IterationFacts::Phase>& phases, double backw
 }
 
 TEST(FindPhasesTest, ByNamesAndByTheStateOfTheOptimiser) {
-  ExpectPhases(FindPhases(Training("gemm_backward"), 0), 0.3, 0.5);
+  const auto phases = FindPhases(Training("gemm_backward"), 0);
+  ExpectPhases(phases, 0.3, 0.5);
+  for (const auto& phase : phases) EXPECT_FALSE(phase.guessed) << phase.name;
 }
 
 TEST(FindPhasesTest, WithoutNamesTheBackwardPassBeginsWhereTheMostIsLive) {
   // At the loss both activations and its workspace are live: there the forward pass is over.
-  ExpectPhases(FindPhases(Training("gemm"), 0), 0.2, 0.5);
+  const auto phases = FindPhases(Training("gemm"), 0);
+  ExpectPhases(phases, 0.2, 0.5);
+  EXPECT_TRUE(phases[0].guessed && phases[1].guessed);
+  EXPECT_FALSE(phases[2].guessed) << "the optimiser is known by its state";
 }
 
 TEST(FindPhasesTest, WhereverTheRecordedIterationBegins) {

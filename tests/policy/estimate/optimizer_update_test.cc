@@ -46,13 +46,13 @@ TEST_F(OptimizerUpdateTest, FusedAdamWReadsFourAndWritesThree) {
 // The roots of the second moments are a whole list beside the others.
 TEST_F(OptimizerUpdateTest, AdamWOverListsNeedsACopyOfTheWeights) {
   const TapeResult result = Run(Optimizer::kAdamW);
-  EXPECT_EQ(result.terms[static_cast<size_t>(Term::kWorkspace)], kAll);
+  EXPECT_EQ(result.terms[static_cast<size_t>(Term::kOptimizerTemporaries)], kAll);
   EXPECT_EQ(result.workload.kernels.size(), 8u);
 }
 
 TEST_F(OptimizerUpdateTest, AdamWOneByOneNeedsTwoOfTheLargest) {
   const TapeResult result = Run(Optimizer::kAdamWLoop);
-  EXPECT_EQ(result.terms[static_cast<size_t>(Term::kWorkspace)], 2 * kAll / 3);
+  EXPECT_EQ(result.terms[static_cast<size_t>(Term::kOptimizerTemporaries)], 2 * kAll / 3);
 }
 
 TEST_F(OptimizerUpdateTest, SgdHasNoState) { EXPECT_EQ(StateOf(Run(Optimizer::kSgd)), 0u); }

@@ -80,6 +80,12 @@ struct Charge {
   uint64_t paused = 0;         // live blocks that are paused, and have no place on the GPU
   uint64_t chunk_target = 0;   // GpuBudget::ChunkTarget
 
+  // The same with another target.
+  Charge With(uint64_t target) const {
+    Charge other = *this;
+    other.chunk_target = target;
+    return other;
+  }
   bool FitsGpu() const { return live <= chunk_target; }
   // The largest launch that may still come. A launch may name any block alone.
   uint64_t LargestLaunch() const { return std::max(largest_set, largest_block); }

@@ -63,6 +63,21 @@ enum class Mutant : int {
   kNextNotWoken,        // a claim that leaves the queue wakes nobody
   kChunksNotSignalled,  // the end of an eviction wakes nobody
   kErrorUnseen,         // the device's first error stops nothing
+  // ---- Pauses: these are the last.
+  kPausedGateOpen,      // the gate of a paused block that is resident stays open
+  kResumeOpensGate,     // a resume opens the gate of a block that is being decommitted
+  kFreeStaysPaused,     // a freed block is paused in its next life
+  kNewBlocksUnpaused,   // blocks that come while all is paused from outside are not
+  kOutsideStays,        // and those that come after the resume are
+  kClaimLooksOnce,      // a claim that has waited in the queue does not look whether a block was paused
+  kPauseForgetsPins,    // a pause does not wait for launches in preparation
+  kPauseSkipsSections,  // nor for read-side sections
+  kPauseUnpromised,     // no capacity is promised for what is paused
+  kDroppedKeepsCopy,    // the clean copy of a block whose bytes are dropped is kept
+  kSpilledNotDropped,   // so are bytes that are spilled, or are again when their fetch is taken back
+  kReturnsPaused,       // a block that was resumed and is paused again comes back
+  kPauseUnheard,        // a pause does not wake the device's thread
+  kResumeUnheard,       // nor does a resume
 };
 inline std::atomic<Mutant> active_mutant{Mutant::kNone};
 // Sees each choice of victims, under the table's lock.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "allocator/driver/device_hash.h"
+#include "allocator/memory/test_points.h"
 #include "allocator/residency/state/charges.h"
 #include "allocator/residency/state/clean_copies.h"
 #include "allocator/residency/transfer/claim_queue.h"
@@ -28,6 +29,7 @@ constexpr uint64_t kBytesUnderWay = 64 << 20;
 // places for all who ask.
 constexpr size_t kMaxLeaving = DeviceHash::kPlaces * 3 / 4;
 constexpr int64_t kAgainNanos = 10'000'000;
+constexpr int kMostGrowths = 100;
 
 template <typename Visitor>
 void ForEachOf(BlockTable* table, const TableLock& lock, const PauseScope& scope, Visitor visit)
@@ -66,7 +68,7 @@ absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
   }
   // A launch that saw the open gate has recorded its use by the end of this: only then is it known of a block that is
   // dropped that nobody marks it as used any more.
-  core_->read_sections.WaitForAll(core_->waits);
+  if (!SPILLWAY_MUTANT(kPauseSkipsSections)) core_->read_sections.WaitForAll(core_->waits);
   const os::Wait wait(core_->waits, os::WaitKind::kPause,
                       std::to_string(run.leaving.size()) + " blocks to leave");
   absl::Status status;
@@ -76,7 +78,7 @@ absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
     runs_.push_back(&run);
     cancels_prefetches_ = true;
   }
-  wake_();
+  if (!SPILLWAY_MUTANT(kPauseUnheard)) wake_();
   while (more) {
     {
       TableLock lock(core_->table);
@@ -100,18 +102,20 @@ absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
 }
 
 absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, std::vector<Entry>* marked) {
-  for (;;) {
+  // Another device may take what has grown for this one; not for ever.
+  for (int growths = 0;; ++growths) {
     uint64_t chunks = 0;
     ForEachOf(&core_->table, *lock, scope, [&](Block* block) {
       if (!block->paused() && block->pause.region.keep && block->pin_reasons == 0) chunks += block->chunks;
     });
     const uint64_t bytes = chunks * core_->chunk_bytes;
-    const uint64_t lacking = charges_->PromisePause(*lock, bytes);
-    if (lacking == 0) break;
+    const uint64_t more = charges_->PromisePause(*lock, bytes);
+    if (more == 0) break;
     core_->table.mu.Unlock();
-    const absl::Status grown = charges_->capacity()->Grow(lacking);
+    const absl::Status grown = charges_->capacity()->Grow(more);
     core_->table.mu.Lock();
-    if (!grown.ok()) {
+    if (!grown.ok() || growths == kMostGrowths) {
+      const uint64_t lacking = more - std::min(more, charges_->capacity()->UnpromisedNow());
       return absl::ResourceExhaustedError(
           "host memory and disk have no place for " + os::BytesText(lacking) + " of the " +
           os::BytesText(bytes) + " that are to be paused (" + std::string(grown.message()) +
@@ -122,18 +126,28 @@ absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, std::v
     core_->table.PauseLocked(*lock, block, scope.by);
     if (block->has_chunks() || block->memory.mapping || block->pins > 0) {
       marked->push_back({block, block->allocation.generation});
-    } else if (block->state == BlockState::kSpilled && !block->pause.region.keep) {
-      DropSpilledLocked(*lock, block);
+      // What failed before had no place, or needs none now: it is tried at once, and counted anew.
+      block->eviction.failures = 0;
+      block->eviction.again_at = 0;
+    } else {
+      DropLocked(*lock, block);
     }
   });
   return absl::OkStatus();
 }
 
-void Pauser::DropSpilledLocked(const TableLock& lock, Block* block) {
-  clean_->Release(lock, &block->copies.homes);
-  block->copies.content_known = false;
-  block->gate.used.store(false, std::memory_order_relaxed);
-  core_->table.MoveLocked(lock, block, BlockState::kEmpty);
+void Pauser::DropLocked(const TableLock& lock, Block* block) {
+  if (block->pause.region.keep || block->pin_reasons != 0) return;  // with a pin it stays, and is used
+  if (block->memory.mapping || block->pins > 0) return;
+  if (block->state == BlockState::kResident && block->eviction.job == nullptr) {
+    if (!SPILLWAY_MUTANT(kDroppedKeepsCopy)) clean_->Drop(lock, block);
+    block->gate.used.store(false, std::memory_order_relaxed);
+  } else if (block->state == BlockState::kSpilled && !SPILLWAY_MUTANT(kSpilledNotDropped)) {
+    clean_->Release(lock, &block->copies.homes);
+    block->copies.content_known = false;
+    block->gate.used.store(false, std::memory_order_relaxed);
+    core_->table.MoveLocked(lock, block, BlockState::kEmpty);
+  }
 }
 
 bool Pauser::StartLeavingLocked(const TableLock& lock) {
@@ -145,12 +159,9 @@ bool Pauser::StartLeavingLocked(const TableLock& lock) {
   if (std::exchange(cancels_prefetches_, false)) faulter_->CancelPrefetchesLocked(lock);
   for (Run* run : runs_) {
     if (run->leaving.empty()) continue;
+    // Also what is spilled again by now: an eviction had begun, or a fetch was taken back.
     for (const Entry& entry : run->leaving) {
-      // It was on its way to the GPU, and that was taken back.
-      Block* const block = entry.block;
-      const bool same = block->allocation.generation == entry.generation && block->live() && block->paused();
-      const bool away = block->state == BlockState::kSpilled && !block->memory.mapping && block->pins == 0;
-      if (same && away && !block->pause.region.keep) DropSpilledLocked(lock, block);
+      if (PausedStill(entry)) DropLocked(lock, entry.block);
     }
     std::erase_if(run->leaving, [&](const Entry& entry) { return SettledLocked(lock, entry, *run); });
     ended |= run->leaving.empty();
@@ -160,10 +171,6 @@ bool Pauser::StartLeavingLocked(const TableLock& lock) {
       if (block->state != BlockState::kResident || block->pins > 0 || block->eviction.job != nullptr)
         continue;
       if (block->memory.mapping || (block->eviction.failures > 0 && now < block->eviction.again_at)) continue;
-      if (!block->pause.region.keep) {
-        clean_->Drop(lock, block);
-        block->gate.used.store(false, std::memory_order_relaxed);
-      }
       if (std::ranges::find(victims, block) == victims.end()) victims.push_back(block);
     }
   }
@@ -176,8 +183,9 @@ bool Pauser::SettledLocked(const TableLock& lock, const Entry& entry, const Run&
   const Block& block = *entry.block;
   PauseStats* const stats = run.stats;
   const uint64_t bytes = block.chunks * core_->chunk_bytes;
-  if (block.allocation.generation != entry.generation || !block.live() || !block.paused()) return true;
-  if (block.memory.mapping || block.pins > 0) return false;  // a launch in preparation ends first
+  if (!PausedStill(entry)) return true;
+  const bool prepares = block.pins > 0 && !SPILLWAY_MUTANT(kPauseForgetsPins);
+  if (block.memory.mapping || prepares) return false;  // a launch in preparation ends first
   switch (block.state) {
     case BlockState::kEmpty:
       (block.pause.region.keep ? stats->unused_bytes : stats->dropped_bytes) += bytes;
@@ -229,7 +237,8 @@ absl::Status Pauser::Resume(const PauseScope& scope, bool wait) {
   std::vector<Entry> back;
   {
     const TableLock lock(core_->table);
-    if (scope.tag == 0 && scope.by == PausedBy::kOutside) core_->table.PauseNewLocked(lock, false);
+    if (scope.tag == 0 && scope.by == PausedBy::kOutside && !SPILLWAY_MUTANT(kOutsideStays))
+      core_->table.PauseNewLocked(lock, false);
     ForEachOf(&core_->table, lock, scope, [&](Block* block) {
       if (!block->paused()) return;
       core_->table.ResumeLocked(lock, block, scope.by);
@@ -241,7 +250,7 @@ absl::Status Pauser::Resume(const PauseScope& scope, bool wait) {
     ordered_ = false;
     core_->table.changed.NotifyAll();
   }
-  wake_();
+  if (!SPILLWAY_MUTANT(kResumeUnheard)) wake_();
   if (!wait) return absl::OkStatus();
   const os::Wait waits(core_->waits, os::WaitKind::kArrival, "resumed blocks");
   TableLock lock(core_->table);
@@ -262,19 +271,22 @@ void Pauser::OrderLocked(const TableLock& lock) {
   lock.Covers(core_->table);
   if (std::exchange(ordered_, true)) return;
   const policy::LaunchIndex now = planned_->Now();
-  const auto key = [&](const Entry& entry) {
-    return std::pair(planned_->NextUse(*entry.block, now), entry.block->gate.last_use.load());
-  };
-  std::ranges::stable_sort(returning_, {}, key);
+  // Each looked at once: launches change the last use meanwhile, and a sort whose keys change may run away.
+  std::vector<std::pair<std::pair<policy::LaunchIndex, uint64_t>, Entry>> keyed;
+  for (const Entry& entry : returning_)
+    keyed.push_back({{planned_->NextUse(*entry.block, now), entry.block->gate.last_use.load()}, entry});
+  std::ranges::stable_sort(keyed, {}, [](const auto& of_entry) { return of_entry.first; });
+  std::ranges::transform(keyed, returning_.begin(), [](const auto& of_entry) { return of_entry.second; });
 }
 
 bool Pauser::ReturnsLocked(const TableLock& lock, const Entry& entry) {
   const Block& block = *entry.block;
-  return block.allocation.generation == entry.generation && block.live() && !block.paused() &&
-         block.state == BlockState::kSpilled && !block.memory.mapping && block.fetch.again_at == 0;
+  return block.allocation.generation == entry.generation && block.live() &&
+         (!block.paused() || SPILLWAY_MUTANT(kReturnsPaused)) && block.state == BlockState::kSpilled &&
+         !block.memory.mapping && block.fetch.again_at == 0;
 }
 
-Block* Pauser::BeginReturnLocked(TableLock* lock) {
+Block* Pauser::BeginReturnLocked(TableLock* lock, bool* paused_again) {
   const size_t before = returning_.size();
   while (!returning_.empty() && !ReturnsLocked(*lock, returning_.front())) returning_.pop_front();
   if (before > 0 && returning_.empty()) core_->table.changed.NotifyAll();
@@ -303,6 +315,7 @@ Block* Pauser::BeginReturnLocked(TableLock* lock) {
     return entry.block;
   }
   charges_->chunks(*lock).Give(&handles);
+  *paused_again = entry.block->paused();
   return nullptr;
 }
 
@@ -317,10 +330,13 @@ bool Pauser::Poll() {
   }
   for (;;) {
     Block* block;
+    bool paused_again = false;
     {
       TableLock lock(core_->table);
-      block = BeginReturnLocked(&lock);
+      block = BeginReturnLocked(&lock, &paused_again);
     }
+    // Its chunks were made while it was paused: who has paused it gives no more back.
+    if (paused_again) release_free_().IgnoreError();  // kept as the device's error
     if (block == nullptr) return moved;
     ++core_->counters.prefetches;
     moved = true;

@@ -76,12 +76,19 @@ class Pauser {
   bool SettledLocked(const TableLock& lock, const Entry& entry, const Run& run)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool StartLeavingLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // A paused block whose bytes are not kept has them off the GPU: gives them up.
-  void DropSpilledLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // A paused block whose bytes are not kept gives up what it has of them. Not what is on the GPU before all
+  // sections that were entered before the pause have been left.
+  void DropLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  static bool PausedStill(const Entry& entry) {
+    const Block& block = *entry.block;
+    return block.allocation.generation == entry.generation && block.live() && block.paused();
+  }
   // What was resumed since is put into the order of need.
   void OrderLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // The next block that is to come back, now on its way; null: none may now.
-  Block* BeginReturnLocked(TableLock* lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // The next block that is to come back, now on its way; null: none may now. `paused_again`: it was paused
+  // while its chunks were made.
+  Block* BeginReturnLocked(TableLock* lock, bool* paused_again)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Whether the entry is a block that still is to come back.
   static bool ReturnsLocked(const TableLock& lock, const Entry& entry);
 
@@ -97,7 +104,7 @@ class Pauser {
 
   std::vector<Run*> runs_ ABSL_GUARDED_BY(core_->table.mu);
   std::deque<Entry> returning_ ABSL_GUARDED_BY(core_->table.mu);  // in the order of need, once `ordered_`
-  // The plan and the fetches under way are the device's thread's: it looks at them for who pauses and resumes.
+  // The plan and the fetches under way are the device's thread's: it looks at them for who pauses or resumes.
   bool ordered_ ABSL_GUARDED_BY(core_->table.mu) = true;
   bool cancels_prefetches_ ABSL_GUARDED_BY(core_->table.mu) = false;
   bool active_ = false;  // device's thread

@@ -62,6 +62,8 @@ uint64_t Coverage::PrintAndLeast(bool full) const {
   count("launches under pins", pinned_launches);
   count("streams destroyed", streams_destroyed);
   count("frees by another thread", freed_by_others);
+  count("pauses from outside", pauses_of_all);
+  count("pauses of a region", pauses_of_regions);
   count("long-term pins", pins, false);
   count("disk faults", injected_disk_faults, false);
   count("launches refused under injected failures", refused_launches, false);

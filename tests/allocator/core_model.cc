@@ -65,6 +65,18 @@ void SetDriverFailures(const ModelOptions& options) {
   SetSimcuda("FAIL_COPY_EVERY", failures && options.seed % 4 == 3 ? "499" : "0");
 }
 
+void AddJob(const ModelJob& job, uint64_t injected, Coverage* coverage) {
+  coverage->pins += job.pins;
+  coverage->pauses_of_all += job.pauses_of_all;
+  coverage->pauses_of_regions += job.pauses_of_regions;
+  coverage->streams_destroyed += job.streams_destroyed;
+  coverage->freed_by_others += job.freed_by_others;
+  coverage->host_copies += job.host_copies;
+  coverage->pinned_launches += job.pinned_launches;
+  coverage->injected_disk_faults += injected;
+  coverage->refused_launches += job.refused;
+}
+
 }  // namespace
 
 ModelOptions ModelOptions::FromSeed(int seed, int operations) {
@@ -93,6 +105,8 @@ ModelResult RunModel(const ModelOptions& options, Coverage* coverage) {
   if (options.hash) setup.hash_code = &hash_code;
   const int threads = 1 + seed % 3;
   ModelJob job;
+  setup.pause_gate = &job.gate;
+  job.drops = seed % 2 == 0;
   job.most_chunks = setup.budget_bytes / kChunk - threads * (kExternalChunks + kPinnedChunks);
   ModelResult result;
   {
@@ -123,13 +137,7 @@ ModelResult RunModel(const ModelOptions& options, Coverage* coverage) {
   result.refused_launches = job.refused;
   result.may_refuse = options.failures && (seed % 4 == 2 || seed % 4 == 3 || seed % 3 == 2);
   if (coverage == nullptr) return result;
-  coverage->pins += job.pins;
-  coverage->streams_destroyed += job.streams_destroyed;
-  coverage->freed_by_others += job.freed_by_others;
-  coverage->host_copies += job.host_copies;
-  coverage->pinned_launches += job.pinned_launches;
-  coverage->injected_disk_faults += faults->injected;
-  coverage->refused_launches += job.refused;
+  AddJob(job, faults->injected, coverage);
   return result;
 }
 

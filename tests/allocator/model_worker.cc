@@ -20,6 +20,8 @@ class Worker {
       : job_(job), device_(*job->device), random_(seed), most_blocks_(most_blocks) {
     for (int i = 0; i < streams; ++i) streams_.push_back(i == 0 ? nullptr : device_.NewStream());
     side_ = device_.NewStream();
+    kept_ = {++job_->regions, true};
+    dropped_ = {++job_->regions, !job_->drops};
     SPILLWAY_CHECK(CoreDevice::Driver()->cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
   }
 
@@ -60,7 +62,9 @@ class Worker {
     if (what < 920) return Settle();
     if (what < 945) return ChangePlan();
     if (what < 960) return HandOver();
-    if (what < 972) return TakeOver();
+    if (what < 964) return TakeOver();
+    if (what < 970) return PauseRegion(Pick(2) == 0 ? kept_ : dropped_);
+    if (what < 972) return PauseAll();
     if (what < 977) return DestroySide();
     if (what < 982) return ExternalMemoryCall();
     if (what < 984) return PinOne();
@@ -75,8 +79,12 @@ class Worker {
     const uint64_t chunks = Pick(8) == 0 ? 1 + Pick(8) : 1 + Pick(3);
     const uint64_t bytes = chunks * kChunk - 512 * Pick(100);
     const CUstream stream = streams_[Pick(streams_.size())];
-    absl::StatusOr<CUdeviceptr> address = device_->Allocate(bytes, {stream, false});
-    if (address.ok()) blocks_.push_back({*address, bytes, 0, stream, stream});
+    const uint32_t where = Pick(4);
+    const BlockRegion region = where == 0 ? kept_ : where == 1 ? dropped_ : BlockRegion();
+    absl::StatusOr<CUdeviceptr> address = device_->Allocate(bytes, {stream, false}, region);
+    if (!address.ok()) return;
+    blocks_.push_back({*address, bytes, 0, stream, stream});
+    blocks_.back().region = region;
   }
 
   void AllocateAndFreeUnused() {
@@ -276,7 +284,7 @@ class Worker {
   void HandOver() {
     const size_t at = Pick(blocks_.size());
     ModelBlock block = blocks_[at];
-    if (block.pinned) return;
+    if (block.pinned || block.region.tag != 0) return;
     blocks_.erase(blocks_.begin() + at);
     // The next owner can name neither this thread's default stream nor one that this thread may destroy.
     MakeWait(streams_[0], block.last);
@@ -331,11 +339,45 @@ class Worker {
     job_->pins += block.pinned;
   }
 
+  // Blocks of a region of this thread, which nobody else names: a launch of one is refused meanwhile.
+  void PauseRegion(BlockRegion region) {
+    std::vector<size_t> own;
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      if (blocks_[i].region.tag == region.tag) own.push_back(i);
+    }
+    if (own.empty()) return;
+    const CUdeviceptr block = blocks_[own[Pick(own.size())]].address;
+    const auto launch = [&] { return device_.Launch(streams_[0], {block}, [](const auto&) {}); };
+    launch();  // so that one of them is on the GPU
+    PauseStats stats;
+    if (!device_->Pause({PausedBy::kJob, region.tag}, &stats).ok()) return;  // there is no place for it
+    ++job_->pauses_of_regions;
+    for (const size_t i : own) blocks_[i].version = region.keep ? blocks_[i].version : 0;
+    SPILLWAY_CHECK(launch() == CUDA_ERROR_ILLEGAL_STATE);
+    if (Pick(4) == 0) FreeAt(own[Pick(own.size())]);
+    Allocate();
+    SPILLWAY_CHECK(device_->Resume({PausedBy::kJob, region.tag}, Pick(2) == 0).ok());
+  }
+
+  // As somebody outside: launches of other threads wait until all is resumed.
+  void PauseAll() {
+    const std::unique_lock<std::mutex> lock(job_->outside_mu, std::try_to_lock);
+    if (!lock || job_->drops) return;
+    constexpr PauseScope kOutside = {PausedBy::kOutside, 0};
+    job_->gate.Set(false);
+    PauseStats stats;
+    job_->pauses_of_all += device_->Pause(kOutside, &stats).ok();
+    Allocate();
+    SPILLWAY_CHECK(device_->Resume(kOutside, Pick(2) == 0).ok());
+    job_->gate.Set(true);
+  }
+
   ModelJob* const job_;
   CoreDevice& device_;
   std::mt19937_64 random_;
   const size_t most_blocks_;
   std::vector<CUstream> streams_;
+  BlockRegion kept_, dropped_;
   CUstream side_ = nullptr;  // destroyed and made anew now and then
   CUevent event_ = nullptr;
   std::vector<ModelBlock> blocks_;

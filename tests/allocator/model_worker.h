@@ -5,6 +5,7 @@
 #define SPILLWAY_TESTS_ALLOCATOR_MODEL_WORKER_H_
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -23,6 +24,27 @@ struct ModelBlock {
   bool pinned = false;
   uint64_t used = 0;                    // count of the last launch
   std::vector<CUstream> recorded = {};  // before a launch
+  BlockRegion region = {};              // one of the thread's two, or none
+};
+
+// Keeps launches while one thread has all of the job paused, as somebody outside would.
+class ModelGate : public PauseGate {
+ public:
+  absl::Status AwaitResume(absl::FunctionRef<std::string()>) override {
+    std::unique_lock<std::mutex> lock(mu_);
+    opened_.wait(lock, [this] { return open_; });
+    return absl::OkStatus();
+  }
+  void Set(bool open) {
+    const std::lock_guard<std::mutex> lock(mu_);
+    open_ = open;
+    opened_.notify_all();
+  }
+
+ private:
+  std::mutex mu_;
+  std::condition_variable opened_;
+  bool open_ = true;
 };
 
 // What each thread may take at a time besides the sets of its launches.
@@ -37,6 +59,12 @@ struct ModelJob {
   std::atomic<uint64_t> host_copies{0}, pinned_launches{0}, last_version{0};
   std::mutex mu;
   std::vector<ModelBlock> handed_over;  // given by one thread, to be used or freed by another
+  // Some regions do not keep their bytes. Then nobody pauses all: other threads would not know what is left.
+  bool drops = false;
+  ModelGate gate;
+  std::mutex outside_mu;  // who has it pauses all
+  std::atomic<uint64_t> pauses_of_all{0}, pauses_of_regions{0};
+  std::atomic<uint32_t> regions{0};  // numbers given to threads
 };
 
 // A thread's body, to be run once with the number of operations; it frees its blocks at the end. Streams are

@@ -7,6 +7,7 @@
 #include "policy/planner/plan.h"
 #include "tests/simulation/contents.h"
 #include "tests/simulation/scheduler.h"
+#include "tests/simulation/thread_pauses.h"
 
 namespace spillway::simulation {
 namespace {
@@ -23,6 +24,7 @@ struct Held {
   CUstream writer = nullptr;      // that wrote it last
   std::vector<CUstream> readers;  // since then; they do not wait for each other
   std::vector<CUstream> recorded;
+  uint64_t drops = 0;  // PauseModel::Dropped
 };
 
 struct Shared {
@@ -33,12 +35,16 @@ struct Shared {
   uint64_t last_version = 0;
   int left = 0;  // operations
   std::vector<Held> handed_over;
+  PauseModel pauses;
 };
 
 // One thread of the application. Blocks are its own until it hands them over.
 class Thread {
  public:
-  explicit Thread(Shared* shared) : shared_(*shared), world_(*shared->world) {}
+  explicit Thread(Shared* shared)
+      : shared_(*shared),
+        world_(*shared->world),
+        pauses_(&world_, &shared->settings, &shared->pauses, shared->random) {}
 
   void Run() {
     for (int i = 0; i < shared_.settings.streams; ++i) streams_.push_back(world_.gpu().NewStream());
@@ -53,6 +59,7 @@ class Thread {
       One();
     }
     scheduler().BeFair(kMostStepsOfTheEnd);
+    pauses_.Unpin(streams_);
     while (!blocks_.empty()) FreeAt(blocks_.size() - 1);
     for (CUstream stream : streams_) world_.gpu().Synchronize(stream);
   }
@@ -74,9 +81,10 @@ class Thread {
     const bool now = left > settings.operations / 2;
     if (settings.disk_faults && world_.drives() != nullptr) {
       world_.drives()->set_failures(now ? 40 : 0);
-      // From microseconds to two minutes: within what is tried again, and beyond.
+      // To two minutes: within what is tried again, and beyond. Beside pauses, which look often, 0.5 s.
+      const uint32_t doublings = settings.pause_one_in != 0 || settings.outside_pauses ? 20 : 28;
       if (now && shared_.random->OneIn(30))
-        world_.drives()->FallIll(static_cast<Disk::Sickness>(Pick(4)), int64_t{1000} << Pick(28));
+        world_.drives()->FallIll(static_cast<Disk::Sickness>(Pick(4)), int64_t{1000} << Pick(doublings));
     }
     if (settings.chunk_faults) world_.gpu().set_refuse_chunks(now ? 20 : 0);
   }
@@ -88,6 +96,7 @@ class Thread {
     if (evicts != 0 && shared_.random->OneIn(evicts)) Pick(3) == 0 ? CopyEarly() : Evict();
     const uint32_t plans = shared_.settings.plan_one_in;
     if (plans != 0 && shared_.random->OneIn(plans)) return ChangePlan();
+    if (pauses_.Step(blocks_[Pick(blocks_.size())].address, streams_)) return;
     const uint32_t what = Pick(1000);
     if (what < 160) return Allocate();
     if (what < 250) return FreeAt(Pick(blocks_.size()));
@@ -107,8 +116,11 @@ class Thread {
     const uint64_t chunks = 1 + Pick(shared_.settings.most_block);
     const uint64_t bytes = chunks * world_.chunk_bytes() - 512 * uint64_t{Pick(7)};
     const CUstream stream = AnyStream();
-    const auto address = world_.residency().Allocate(bytes, {stream, false});
+    const uint64_t since = shared_.pauses.changes();
+    const allocator::BlockRegion region = pauses_.AnyRegion();
+    const auto address = world_.residency().Allocate(bytes, {stream, false}, region);
     if (address.ok()) {
+      shared_.pauses.OnAllocate(*address, region, since);
       blocks_.push_back({*address, bytes, 0, stream, stream, {}, {}});
       return;
     }
@@ -137,6 +149,7 @@ class Thread {
         MakeWait(block.owner, user);
       }
     }
+    shared_.pauses.OnFree(block.address);
     SPILLWAY_CHECK(world_.residency().Free(block.address).ok());
   }
 
@@ -182,9 +195,11 @@ class Thread {
     const CUstream stream = AnyStream();
     const std::vector<size_t> chosen = Choose(count);
     std::vector<Use> uses;
+    std::vector<CUdeviceptr> addresses;
     allocator::AccessSet set;
     for (size_t at : chosen) {
       Held& block = blocks_[at];
+      if (shared_.pauses.Dropped(block.address, &block.drops)) block.version = 0;
       const uint64_t after = block.version == 0 || Pick(2) == 0 ? ++shared_.last_version : block.version;
       MakeWait(stream, block.writer);
       if (after != block.version) {
@@ -193,14 +208,20 @@ class Thread {
       if (Pick(4) == 0) Record(&block, stream);
       uses.push_back({block.address, block.bytes, block.version, after});
       world_.addresses().Collect(block.address, &set);
+      addresses.push_back(block.address);
     }
-    const uint64_t chunk_bytes = world_.chunk_bytes();
-    const auto body = [uses, chunk_bytes](Gpu* gpu) {
-      for (const Use& use : uses) UseBlock(gpu, use, chunk_bytes);
-    };
+    pauses_.BeforeLaunch(addresses);
     const auto launch = [&]() -> CUresult {
       world_.gpu().Pause();
-      return world_.gpu().Enqueue(stream, body);
+      std::vector<Use> now = uses;
+      for (size_t i = 0; i < now.size(); ++i) {
+        if (KnownAtLaunch(blocks_[chosen[i]])) continue;
+        if (now[i].after == now[i].before) now[i].after = 0;  // others that only read do not wait for it
+        now[i].before = 0;
+      }
+      return world_.gpu().Enqueue(stream, [now](Gpu* gpu) {
+        for (const Use& use : now) UseBlock(gpu, use, World::chunk_bytes());
+      });
     };
     allocator::DeviceResidency& residency = world_.residency();
     const CUresult result = pinned ? residency.RunPinned(set, {stream, false}, 1, launch)
@@ -218,10 +239,18 @@ class Thread {
     }
   }
 
+  // In a launch's own call: whether the block's bytes are still those of its version.
+  bool KnownAtLaunch(const Held& block) const {
+    shared_.pauses.AtLaunch(block.address);
+    uint64_t drops = block.drops;
+    return !shared_.pauses.Dropped(block.address, &drops);
+  }
+
   bool Passed(CUresult result) {
     ++shared_.counts.launches;
     if (result == CUDA_SUCCESS) return true;
     ++shared_.counts.refused_launches;
+    if (result == CUDA_ERROR_ILLEGAL_STATE && pauses_.MayBeRefused()) return false;
     // At the limit of waits it may be refused before anybody has heard of the error.
     if (Ended() && result != world_.gpu().error() && !shared_.settings.wait_limit) {
       scheduler().Fail("after a device error a launch is answered with another code");
@@ -235,7 +264,10 @@ class Thread {
   // A synchronous copy to the host, compared there.
   void CopyOut() {
     Held& block = blocks_[Pick(blocks_.size())];
+    if (shared_.pauses.Dropped(block.address, &block.drops)) block.version = 0;
     if (block.version == 0) return;
+    pauses_.BeforeLaunch({block.address});
+    bool known = true;
     const CUstream stream = AnyStream();
     MakeWait(stream, block.writer);
     allocator::AccessSet set;
@@ -243,10 +275,11 @@ class Thread {
     std::vector<uint64_t> words(block.bytes / 8);
     const allocator::CudaDriver* const driver = world_.gpu().driver();
     const CUresult result = world_.residency().RunPinned(set, {stream, false}, 2, [&]() -> CUresult {
+      known = KnownAtLaunch(block);
       const CUresult queued = driver->cuMemcpyDtoHAsync_v2(words.data(), block.address, block.bytes, stream);
       return queued == CUDA_SUCCESS ? driver->cuStreamSynchronize(stream) : queued;
     });
-    if (!Passed(result)) return;
+    if (!Passed(result) || !known) return;
     Compare(words.data(), 0, words.size(), block.version, "a copy");
   }
 
@@ -332,61 +365,27 @@ class Thread {
   std::vector<CUstream> streams_;
   std::vector<Held> blocks_;
   CUevent event_ = nullptr;
+  ThreadPauses pauses_;
 };
 
 }  // namespace
 
-JobSettings JobSettings::Draw(Random* random, const WorldSettings& world, int operations) {
-  JobSettings settings;
-  settings.threads = 1 + static_cast<int>(random->Below(3));
-  settings.streams =
-      random->OneIn(4) ? 3 + static_cast<int>(random->Below(6)) : 1 + static_cast<int>(random->Below(3));
-  settings.operations = operations;
-  settings.most_block = 1 + random->Below(static_cast<uint32_t>(world.target_chunks / 4));
-  settings.most_blocks = random->OneIn(2) ? 24 : 2 + random->Below(10);
-  settings.seek_leaving_one_in = random->OneIn(2) ? 0 : 1 + random->Below(4);
-  settings.plan_one_in = random->OneIn(3) ? 20 + random->Below(200) : 0;
-  settings.evict_one_in = random->OneIn(3) ? 1 + random->Below(6) : 0;
-  settings.disk_faults = world.disk_slots > 0 && random->OneIn(8);
-  settings.chunk_faults = random->OneIn(12);
-  settings.poison = random->OneIn(16);
-  settings.wait_limit = world.wait_limit_nanos > 0;
-  settings.caps = random->OneIn(4);
-  settings.most_set = std::max<uint64_t>(settings.most_block, world.target_chunks / 4);
-  return settings;
-}
-
-std::string JobSettings::Describe() const {
-  return std::to_string(threads) + " threads of " + std::to_string(streams) + " streams, " +
-         std::to_string(operations) + " operations, sets to " + std::to_string(most_set) +
-         " chunks, blocks to " + std::to_string(most_block) + ", at most " + std::to_string(most_blocks) +
-         " of a thread, seeks leaving " + std::to_string(seek_leaving_one_in) + ", plans " +
-         std::to_string(plan_one_in) + ", evicts " + std::to_string(evict_one_in) +
-         (disk_faults ? ", disk faults" : "") + (chunk_faults ? ", chunk faults" : "") +
-         (caps ? ", limits itself" : "") + (poison ? ", device error" : "");
-}
-
-void JobCounts::Add(const JobCounts& other) {
-  operations += other.operations;
-  launches += other.launches;
-  refused_launches += other.refused_launches;
-  refused_allocations += other.refused_allocations;
-  evictions += other.evictions;
-  cancelled += other.cancelled;
-  faults += other.faults;
-  clean_drops += other.clean_drops;
-  early_copies += other.early_copies;
-  disk_bytes += other.disk_bytes;
-}
-
 JobCounts RunJob(World* world, const JobSettings& settings, Random* random) {
-  Shared shared{world, settings, random, {}, 0, settings.operations, {}};
+  Shared shared{
+      world, settings, random, {}, 0, settings.operations, {}, PauseModel(world, settings.MayFail())};
   std::vector<Task*> tasks;
   for (int i = 0; i < settings.threads; ++i) {
     tasks.push_back(scheduler().Start("thread " + std::to_string(i), TaskKind::kApplication,
                                       [&shared] { Thread(&shared).Run(); }));
   }
+  if (settings.outside_pauses) {
+    world->pause_gate().set_signal_one_in(settings.signals ? 4 : 0);
+    tasks.push_back(scheduler().Start("outside", TaskKind::kApplication, [&] {
+      PlayOutside(world, &shared.pauses, random, [&] { return shared.left <= 0; });
+    }));
+  }
   for (Task* task : tasks) scheduler().Join(task);
+  world->residency().CheckInvariants();
   const allocator::ResidencyStats stats = world->residency().Stats();
   shared.counts.evictions = stats.evictions;
   shared.counts.cancelled = stats.evictions_cancelled;
@@ -394,6 +393,7 @@ JobCounts RunJob(World* world, const JobSettings& settings, Random* random) {
   shared.counts.clean_drops = stats.clean_drops;
   shared.counts.early_copies = stats.early_copies;
   shared.counts.disk_bytes = stats.disk_spilled_bytes;
+  shared.counts.pauses = shared.pauses.pauses();
   return shared.counts;
 }
 

@@ -19,6 +19,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "tests/simulation/job.h"
 #include "tests/simulation/mutants.h"
@@ -134,7 +135,8 @@ int RunScenes(const Arguments& arguments) {
       continue;
     }
     const auto start = std::chrono::steady_clock::now();
-    const SceneCounts counts = GoThrough(scene, arguments.departures, arguments.most_schedules, arguments.sample);
+    const SceneCounts counts =
+        GoThrough(scene, arguments.departures, arguments.most_schedules, arguments.sample);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     std::printf("%-24s %6llu points, %8llu schedules with at most %d departures%s, %.1f s\n", scene.name,
                 static_cast<unsigned long long>(counts.points),
@@ -186,7 +188,12 @@ Caught TryMutant(Arguments arguments, const std::string& mutant) {
   arguments.mutant = mutant;
   SetMutant(mutant);
   Caught caught;
-  for (const Scene& scene : AllScenes()) {
+  // A rule of pauses is looked for in their scenes, each other one in the rest.
+  const std::vector<Scene> of_pauses = PauseScenes();
+  const auto others_end = AllScenes().end() - static_cast<std::ptrdiff_t>(of_pauses.size());
+  const std::vector<Scene> others(AllScenes().begin(), others_end);
+  const std::vector<Scene>& scenes = IsOfPauses(mutant) ? of_pauses : others;
+  for (const Scene& scene : scenes) {
     if (caught.by_schedules.empty() && Fails([&] { GoThrough(scene, 1, 0, 1); }))
       caught.by_schedules = scene.name;
   }
@@ -200,7 +207,7 @@ Caught TryMutant(Arguments arguments, const std::string& mutant) {
     caught.by_job_seeds = std::to_string(seed - arguments.first + 1);
   }
   constexpr uint64_t kSceneSeeds = 10'000;
-  for (const Scene& scene : AllScenes()) {
+  for (const Scene& scene : scenes) {
     if (caught.any()) break;
     const auto run = [&](uint64_t from, uint64_t to) { GoThroughSeeds(scene, from, to); };
     if (const uint64_t seed = FirstFailing(1, kSceneSeeds, run)) {
@@ -249,10 +256,11 @@ int Main(int argc, char** argv) {
     sum.Add(RunSeed(arguments, seed++, &steps));
   } while (seed <= arguments.last && (arguments.minutes == 0 || seconds_since() < arguments.minutes * 60));
   std::printf(
-      "seeds %llu..%llu: %llu operations, %llu launches (%llu refused), %llu allocations refused, %llu switch "
+      "seeds %llu..%llu: %llu operations, %llu launches (%llu refused), %llu allocations refused, %llu "
+      "switch "
       "points, "
       "%llu evictions, %llu cancelled, %llu faults, %llu clean drops, %llu early copies, %llu bytes to disk, "
-      "%.1f s\n",
+      "%llu pauses, %.1f s\n",
       static_cast<unsigned long long>(arguments.first), static_cast<unsigned long long>(seed - 1),
       static_cast<unsigned long long>(sum.operations), static_cast<unsigned long long>(sum.launches),
       static_cast<unsigned long long>(sum.refused_launches),
@@ -260,7 +268,7 @@ int Main(int argc, char** argv) {
       static_cast<unsigned long long>(sum.evictions), static_cast<unsigned long long>(sum.cancelled),
       static_cast<unsigned long long>(sum.faults), static_cast<unsigned long long>(sum.clean_drops),
       static_cast<unsigned long long>(sum.early_copies), static_cast<unsigned long long>(sum.disk_bytes),
-      seconds_since());
+      static_cast<unsigned long long>(sum.pauses), seconds_since());
   return 0;
 }
 

@@ -11,6 +11,8 @@
 namespace spillway::simulation {
 
 std::vector<std::string> AllMutants();
+// Whether it is a rule of pauses and resumes.
+bool IsOfPauses(const std::string& name);
 // False when there is none of that name.
 bool SetMutant(const std::string& name);
 

@@ -1,5 +1,7 @@
 #include "tests/simulation/scenes.h"
 
+#include <utility>
+
 #include "io/os/check.h"
 #include "tests/simulation/scheduler.h"
 
@@ -355,10 +357,8 @@ void EvictionSoonAfterItsUse(Stage* stage) {
   }});
 }
 
-}  // namespace
-
-const std::vector<Scene>& AllScenes() {
-  static const std::vector<Scene> scenes = {
+std::vector<Scene> MakeScenes() {
+  std::vector<Scene> scenes = {
       {"launch_eviction", Small(4, 8), LaunchAgainstEviction},
       {"launch_eviction_fence", WithoutMembarrier(Small(4, 8)), LaunchAgainstEviction},
       {"launch_decommit", Small(4, 8), LaunchAgainstDecommit},
@@ -385,6 +385,14 @@ const std::vector<Scene>& AllScenes() {
       {"claim_hopeless", Small(4, 0, 16), ClaimThatNothingCanMeet},
       {"address_given_up", KeepingOneAddress(Small(4, 8)), AddressGivenUp},
   };
+  for (Scene& scene : PauseScenes()) scenes.push_back(std::move(scene));
+  return scenes;
+}
+
+}  // namespace
+
+const std::vector<Scene>& AllScenes() {
+  static const std::vector<Scene> scenes = MakeScenes();
   return scenes;
 }
 

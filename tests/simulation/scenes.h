@@ -22,6 +22,8 @@ struct Scene {
 };
 
 const std::vector<Scene>& AllScenes();
+// Those of pause_scenes.cc, which AllScenes ends with.
+std::vector<Scene> PauseScenes();
 
 struct SceneCounts {
   uint64_t points = 0;  // switch points at which somebody else could have gone on, of the plain schedule

@@ -1,5 +1,7 @@
 #include "tests/simulation/stage.h"
 
+#include <utility>
+
 #include "io/os/check.h"
 #include "tests/simulation/scheduler.h"
 
@@ -7,9 +9,9 @@ namespace spillway::simulation {
 
 Stage::Stage(const WorldSettings& settings, Random* random) : random_(random), world_(settings, random) {}
 
-size_t Stage::Make(uint64_t chunks, CUstream stream, bool unused) {
+size_t Stage::Make(uint64_t chunks, CUstream stream, bool unused, allocator::BlockRegion region) {
   const uint64_t bytes = chunks * world_.chunk_bytes();
-  const auto address = world_.residency().Allocate(bytes, {stream, false});
+  const auto address = world_.residency().Allocate(bytes, {stream, false}, region);
   SPILLWAY_CHECK(address.ok());
   blocks_.push_back({*address, bytes, 0, stream, true});
   const size_t block = blocks_.size() - 1;
@@ -19,23 +21,33 @@ size_t Stage::Make(uint64_t chunks, CUstream stream, bool unused) {
 
 bool Stage::Launch(CUstream stream, const std::vector<size_t>& blocks, bool write, bool may_refuse) {
   std::vector<Use> uses;
+  std::vector<uint64_t> forgets;
   allocator::AccessSet set;
   for (size_t i : blocks) {
     const Made& block = blocks_[i];
+    forgets.push_back(block.forgets);
     uses.push_back({block.address, block.bytes, block.version, write ? ++last_version_ : block.version});
     world_.addresses().Collect(block.address, &set);
   }
   const uint64_t chunk_bytes = world_.chunk_bytes();
   const CUresult result = world_.residency().Run(set, {stream, false}, 1, [&]() -> CUresult {
-    return world_.gpu().Enqueue(stream, [uses, chunk_bytes](Gpu* gpu) {
-      for (const Use& use : uses) UseBlock(gpu, use, chunk_bytes);
+    std::vector<Use> now = uses;
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const uint64_t forgets_now = blocks_[blocks[i]].forgets;
+      if (std::exchange(forgets[i], forgets_now) != forgets_now) now[i].before = 0;
+    }
+    return world_.gpu().Enqueue(stream, [now, chunk_bytes](Gpu* gpu) {
+      for (const Use& use : now) UseBlock(gpu, use, chunk_bytes);
     });
   });
   if (result != CUDA_SUCCESS) {
     if (world_.gpu().error() == CUDA_SUCCESS && !may_refuse) scheduler().Fail("a launch was refused");
     return false;
   }
-  for (size_t i = 0; i < blocks.size(); ++i) blocks_[blocks[i]].version = uses[i].after;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    Made& block = blocks_[blocks[i]];
+    block.version = block.forgets == forgets[i] ? uses[i].after : 0;
+  }
   return true;
 }
 

@@ -19,7 +19,7 @@ class Stage {
 
   World& world() { return world_; }
   // A block of that many chunks on that stream, written once unless `unused`.
-  size_t Make(uint64_t chunks, CUstream stream, bool unused = false);
+  size_t Make(uint64_t chunks, CUstream stream, bool unused = false, allocator::BlockRegion region = {});
   // A launch on these blocks through the gate, which compares and writes each. False: refused, which fails
   // the run unless the device has an error or it `may_refuse`.
   bool Launch(CUstream stream, const std::vector<size_t>& blocks, bool write = true, bool may_refuse = false);
@@ -28,6 +28,11 @@ class Stage {
   // A kernel that reads the block after so long, and did not come through the gate.
   void ReadUnseen(CUstream stream, size_t block, int64_t nanos = 0);
   void Free(size_t block);
+  // Its bytes are not known any more.
+  void Forget(size_t block) {
+    blocks_[block].version = 0;
+    ++blocks_[block].forgets;
+  }
   allocator::Block& Record(size_t block);
   CUdeviceptr AddressOf(size_t block) const { return blocks_[block].address; }
   // Starts taking the block off the GPU, if it may leave.
@@ -50,6 +55,7 @@ class Stage {
     uint64_t version = 0;
     CUstream stream = nullptr;
     bool live = true;
+    uint64_t forgets = 0;
   };
 
   Random* const random_;

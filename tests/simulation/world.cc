@@ -86,7 +86,8 @@ std::string WorldSettings::Describe() const {
 
 World::World(const WorldSettings& settings, Random* random)
     : settings_(settings),
-      waits_(os::Clock::System(), nullptr, std::chrono::nanoseconds(settings.wait_limit_nanos)) {
+      waits_(os::Clock::System(), nullptr, std::chrono::nanoseconds(settings.wait_limit_nanos)),
+      pause_gate_(random) {
   settings_of_os().asymmetric_barrier = settings.asymmetric_barrier;
   Gpu::Options gpu;
   gpu.chunk_bytes = chunk_bytes();
@@ -124,6 +125,7 @@ World::World(const WorldSettings& settings, Random* random)
   capacity_ = std::make_unique<allocator::SharedCapacity>(host_.get(), disk_.get());
   parts.capacity = capacity_.get();
   parts.waits = &waits_;
+  parts.pause_gate = &pause_gate_;
   parts.hash_code = settings.hash ? hash_code_.get() : nullptr;
   residency_ = std::make_unique<allocator::DeviceResidency>(options, parts);
   core()->table.mu.set_look([this] { LookUnderLock(); });
@@ -186,7 +188,9 @@ std::string World::Describe() {
         "\n  block of " + std::to_string(block->chunks) + ": " + NameOf(block->state) + ", pins " +
         std::to_string(block->pins) + ", keeps a copy in " + std::to_string(block->copies.copy_homes.size()) +
         (block->eviction.job != nullptr ? ", leaves" : "") + (block->fetch.job != nullptr ? ", comes" : "") +
-        (block->allocation.freed ? ", freed" : "") + ", failed " + std::to_string(block->eviction.failures);
+        (block->allocation.freed ? ", freed" : "") + (block->paused() ? ", paused" : "") +
+        (block->pause.region.keep ? "" : ", not kept") + (block->pin_reasons != 0 ? ", stays" : "") +
+        ", failed " + std::to_string(block->eviction.failures);
   }
   scheduler().AllowSwitches();
   return text;

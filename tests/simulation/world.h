@@ -16,6 +16,7 @@
 #include "io/spill_store.h"
 #include "tests/simulation/disk.h"
 #include "tests/simulation/gpu.h"
+#include "tests/simulation/pause_gate.h"
 #include "tests/simulation/random.h"
 
 namespace spillway::simulation {
@@ -53,6 +54,7 @@ class World {
   allocator::HostPool& host() { return *host_; }
   io::SpillStore* disk() { return disk_.get(); }
   Gpu& gpu() { return *gpu_; }
+  PauseGateOfJob& pause_gate() { return pause_gate_; }
   Disk* drives() { return drives_.get(); }  // null: none
   const WorldSettings& settings() const { return settings_; }
   // Blocks, chunks and capacity, for a failure's report. To be called without a lock.
@@ -68,6 +70,7 @@ class World {
   const WorldSettings settings_;
   std::vector<allocator::Block*> blocks_;  // as of the last look under the lock
   os::WaitList waits_;
+  PauseGateOfJob pause_gate_;
   std::unique_ptr<Gpu> gpu_;
   std::unique_ptr<Disk> drives_;
   std::unique_ptr<allocator::HashCode> hash_code_;

@@ -92,7 +92,8 @@ void BlockTable::DestroyLocked(const TableLock& lock, Block* block) {
 
 Gate BlockTable::GateOf(const Block& block) {
   switch (block.state) {
-    case BlockState::kResident: return block.paused() ? Gate::kClosed : Gate::kOpen;
+    case BlockState::kResident:
+      return block.paused() && !SPILLWAY_MUTANT(kPausedGateOpen) ? Gate::kClosed : Gate::kOpen;
     case BlockState::kCached: return Gate::kOpen;
     case BlockState::kFree: return Gate::kIgnored;
     default: return Gate::kClosed;
@@ -209,13 +210,13 @@ void BlockTable::NoteUnpinned(Block* block) {
 void BlockTable::NoteHandedOutLocked(const TableLock& lock, Block* block) {
   unpinned_sizes_.Add(block->chunks);
   launch_sets_.OnHandOut(block->id, BytesOf(*block));
-  if (__builtin_expect(!pause_new_, 1)) return;
+  if (__builtin_expect(!pause_new_, 1) || SPILLWAY_MUTANT(kNewBlocksUnpaused)) return;
   block->pause.no_bytes = true;
   PauseLocked(lock, block, PausedBy::kOutside);
 }
 
 void BlockTable::NoteFreedLocked(const TableLock& lock, Block* block) {
-  ChangePause(block, 0);
+  if (!SPILLWAY_MUTANT(kFreeStaysPaused)) ChangePause(block, 0);
   unpinned_sizes_.Remove(block->chunks);
   launch_sets_.OnFree(block->id, BytesOf(*block));
 }
@@ -237,7 +238,8 @@ void BlockTable::PauseLocked(const TableLock& lock, Block* block, PausedBy by) {
 void BlockTable::ResumeLocked(const TableLock& lock, Block* block, PausedBy by) {
   ChangePause(block, block->pause.by & ~static_cast<unsigned>(by));
   // A decommit under way keeps the gate closed, and opens it where it is taken back.
-  if (block->eviction.job == nullptr || block->eviction.job->cancelled) RestoreGateLocked(lock, block);
+  const bool decommit = block->eviction.job != nullptr && !block->eviction.job->cancelled;
+  if (!decommit || SPILLWAY_MUTANT(kResumeOpensGate)) RestoreGateLocked(lock, block);
 }
 
 void BlockTable::ChangePause(Block* block, uint8_t by) {

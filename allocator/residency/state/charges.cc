@@ -77,11 +77,10 @@ uint64_t Charges::SetCap(TableLock* lock, uint64_t bytes) {
   lock->Covers(*table_);
   GpuBudget capped = budget_;
   capped.cap = bytes;
-  Charge below = ChargeOf(*lock, 0);
-  below.chunk_target = capped.ChunkTarget() / chunk_bytes_ * chunk_bytes_;
-  if (const uint64_t lacking = evict_->load() ? Lacking(below) : 0; lacking > 0) {
+  const Charge below = ChargeOf(*lock, 0).With(capped.ChunkTarget() / chunk_bytes_ * chunk_bytes_);
+  if (const uint64_t more = evict_->load() ? MoreToGrow(below) : 0; more > 0) {
     table_->mu.Unlock();
-    capacity_->Grow(lacking).IgnoreError();  // then the limit is higher
+    capacity_->Grow(more).IgnoreError();  // then the limit is higher
     table_->mu.Lock();
   }
   budget_.cap = bytes;
@@ -89,8 +88,7 @@ uint64_t Charges::SetCap(TableLock* lock, uint64_t bytes) {
   // What has no place elsewhere stays: blocks that leave must find their way back. Another device may take the
   // capacity that was seen; each turn then leaves more here.
   while (evict_->load()) {
-    Charge charge = ChargeOf(*lock, 0);
-    charge.chunk_target = budget_.ChunkTarget() / chunk_bytes_ * chunk_bytes_;
+    const Charge charge = ChargeOf(*lock, 0).With(budget_.ChunkTarget() / chunk_bytes_ * chunk_bytes_);
     if (RaisePromise(charge)) break;
     const uint64_t in_all = charge.live + charge.Headroom();
     const uint64_t off_gpu = promised_bytes_ + capacity_->UnpromisedNow();
@@ -102,9 +100,9 @@ uint64_t Charges::SetCap(TableLock* lock, uint64_t bytes) {
   return budget_.cap;
 }
 
-uint64_t Charges::Lacking(const Charge& charge) const {
+uint64_t Charges::MoreToGrow(const Charge& charge) const {
   const uint64_t beyond = charge.BeyondGpu();
-  return beyond - std::min(beyond, promised_bytes_ + capacity_->UnpromisedNow());
+  return beyond <= promised_bytes_ + capacity_->UnpromisedNow() ? 0 : beyond - promised_bytes_;
 }
 
 bool Charges::RaisePromise(const Charge& charge) {
@@ -115,9 +113,10 @@ bool Charges::RaisePromise(const Charge& charge) {
 }
 
 uint64_t Charges::PromisePause(const TableLock& lock, uint64_t bytes) {
+  if (SPILLWAY_MUTANT(kPauseUnpromised)) return 0;
   Charge charge = ChargeOf(lock, 0);
   charge.paused += bytes;
-  return RaisePromise(charge) ? 0 : std::max<uint64_t>(1, Lacking(charge));
+  return RaisePromise(charge) ? 0 : std::max<uint64_t>(1, charge.BeyondGpu() - promised_bytes_);
 }
 
 bool Charges::Lend(const TableLock& lock, uint64_t chunks) {

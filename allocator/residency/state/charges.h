@@ -57,7 +57,7 @@ class Charges {
   // for the tiers to grow; a limit below what they can take of the live blocks is raised to that. Returns the limit.
   uint64_t SetCap(TableLock* lock, uint64_t bytes);
   // Promises a place off the GPU for blocks of so many bytes that are about to be paused, beside those that are.
-  // 0: done. Else nothing is promised, since the tiers have no place now: how many bytes are lacking.
+  // 0: done. Else nothing is promised, since the tiers have no place now: how much more is to be promised.
   uint64_t PromisePause(const TableLock& lock, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Has the target be at least so many chunks, by lending what is else left free (GpuBudget). False, and nothing is
   // lent, where that is not enough. What is lent comes back as blocks are freed.
@@ -170,8 +170,8 @@ class Charges {
   uint64_t ReservedChunks(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) {
     return chunks_.created() + live_chunks_ - std::min(live_chunks_, BackedChunks(lock));
   }
-  // Capacity off the GPU that the charge lacks now.
-  uint64_t Lacking(const Charge& charge) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
+  // What SharedCapacity::Grow is to be asked for so that the charge can be promised; 0: it can be now.
+  uint64_t MoreToGrow(const Charge& charge) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Promises what the charge needs beyond the GPU, at least what is promised already. False: nothing has changed.
   bool RaisePromise(const Charge& charge) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Whether the application's own limit is what counts.

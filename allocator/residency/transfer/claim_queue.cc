@@ -116,7 +116,7 @@ absl::Status ClaimQueue::ClaimInTurnLocked(TableLock* lock, const AccessSet& set
 bool ClaimQueue::TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* ticket, Grant* grant) {
   if (queue_.front() != ticket) return false;
   if (grant->pinned.empty()) {
-    if (PausedByLocked(*lock, set) != 0) {
+    if (PausedByLocked(*lock, set) != 0 && !SPILLWAY_MUTANT(kClaimLooksOnce)) {
       ticket->refusal = PausedMeanwhile();
       return false;
     }

@@ -159,6 +159,21 @@ TEST(PauserTest, ABlockThatIsPinnedStays) {
   ExpectContents(device, blocks);
 }
 
+// What pins it may use its bytes in the pause and afterwards.
+TEST(PauserTest, WhatIsPinnedIsNotDropped) {
+  CoreDevice device(WithHost());
+  const CUdeviceptr cache = FilledIn(device, {1, false}, 1);
+  AccessSet set;
+  set.Add(device.addresses().Find(cache));
+  std::vector<PinnedBlock> pinned;
+  ASSERT_TRUE(device->Pin(set, PinReason::kGraph, &pinned).ok());
+  EXPECT_EQ(Pause(device).pinned_bytes, kBlock);
+  Resume(device);
+  device->Unpin(pinned, PinReason::kGraph, {});
+  Evict(device, cache);
+  EXPECT_EQ(Wrong(device, cache, 1), 0u);
+}
+
 TEST(PauserTest, NothingIsPausedWhereItHasNoPlace) {
   CoreSetup setup = WithHost(1 << 20);
   setup.disk = false;
@@ -168,6 +183,17 @@ TEST(PauserTest, NothingIsPausedWhereItHasNoPlace) {
   const absl::Status status = device->Pause(kAll, &stats);
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("host memory and disk have no place for"));
+  ExpectContents(device, blocks);
+}
+
+TEST(PauserTest, NothingIsPausedWhereItHasAPlaceInPart) {
+  CoreSetup setup = WithHost(4 * kBlock);
+  setup.disk = false;
+  CoreDevice device(setup);
+  const std::vector<CUdeviceptr> blocks = AllocateFilled(device, 6);
+  PauseStats stats;
+  EXPECT_THAT(std::string(device->Pause(kAll, &stats).message()),
+              HasSubstr("have no place for 1.00 MiB of the 3.00 MiB that are to be paused"));
   ExpectContents(device, blocks);
 }
 

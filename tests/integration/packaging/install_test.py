@@ -78,6 +78,28 @@ class InstallTest(unittest.TestCase):
                      SPILLWAY_DIRS=str(self.folder), SPILLWAY_DISK_RESERVE="1GiB", SPILLWAY_HOST_MEMORY="16MiB")  # fmt: skip
         self.assertEqual(served.stdout.splitlines(), [head, "allocate=0", "owns=1 find_range=0,1", "free=0"], served.stderr)
 
+    def test_nothing_has_symbols_for_debuggers_and_all_exports(self):
+        for path in (self.prefix / "bin" / "spillway", *(self.prefix / "lib").glob("*.so")):
+            sections = run("readelf", "--sections", "--wide", path).stdout
+            self.assertIn(".dynsym", sections, path)
+            for name in (".debug_info", ".symtab"):
+                self.assertNotIn(name, sections, path)
+            if path.suffix == ".so":
+                self.assertEqual(wheel_rules.exports(path), wheel_rules.exports(BUILD / "lib" / path.name), path)
+
+    @unittest.skipUnless(shutil.which("pkg-config"), "pkg-config is not there")
+    def test_pkg_config_finds_the_c_abi_wherever_the_folder_lies(self):
+        moved = self.folder / "moved"
+        shutil.copytree(self.prefix, moved)
+        search = {"PKG_CONFIG_PATH": str(moved / "lib" / "pkgconfig")}
+        self.assertEqual(run("pkg-config", "--modversion", "spillway", **search).stdout.strip(), self.version)
+        preload = run("pkg-config", "--variable=preload", "spillway", **search).stdout.strip()
+        self.assertTrue(os.path.samefile(preload, moved / "lib" / "libspillway.so"), preload)
+        flags = run("pkg-config", "--cflags", "--libs", "spillway", **search).stdout.split()
+        run("cc", HERE / "uses_c_abi.c", "-o", self.folder / "by_pkg_config", *flags, "-ldl")
+        head = f"version={self.version} abi=2"
+        self.assertEqual(run(self.folder / "by_pkg_config").stdout.splitlines(), [head, "allocate=3"])
+
     def test_another_minor_is_not_found(self):
         major, minor = self.version.split(".")[:2]
         _, done = self.configure(f"{major}.{int(minor) + 1}", status=None)

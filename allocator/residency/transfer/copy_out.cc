@@ -37,7 +37,7 @@ void CopyOut::Begin(EvictJob* job) {
   {
     const TableLock lock(core_->table);
     CopyBackoff& backoff = job->block->copies.backoff;
-    job->keeps = backoff.WantsHash() || job->keeps_changed();
+    job->keeps = backoff.WantsHash() || job->KeepsChangedLocked(lock);
     verified = backoff.wants_verification() || verified;
   }
   if (job->keeps || verified) BeginHash(job);  // beside the copy: both only read
@@ -86,6 +86,7 @@ bool CopyOut::Compare(EvictJob* job) {
       job->block->copies.backoff.NoteUnchanged();
     } else {
       job->block->copies.backoff.NoteUseless();
+      job->keeps = job->KeepsChangedLocked(lock);
     }
   }
   if (same) {
@@ -97,7 +98,6 @@ bool CopyOut::Compare(EvictJob* job) {
   ForgetCopy(job);
   job->content = now;
   job->content_known = true;
-  job->keeps = job->keeps_changed();
   // Without capacity now, the next poll begins the copy again.
   job->phase = ReserveHomes(job) ? EvictJob::Phase::kCopy : EvictJob::Phase::kWaitForUses;
   return true;

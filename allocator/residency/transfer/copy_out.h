@@ -64,7 +64,7 @@ struct EvictJob : EvictionState {
 
   // What changes from one eviction to the next is kept only for a plan, and for a pause: it is long, and what has
   // not changed by the next one is not to be copied again.
-  bool keeps_changed() const { return stays || block->paused(); }
+  bool KeepsChangedLocked(const TableLock&) const { return stays || block->paused(); }
 };
 
 class CopyOut {

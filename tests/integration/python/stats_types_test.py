@@ -102,7 +102,7 @@ class StatsTypesTest(unittest.TestCase):
         walk = Walk()
         with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
             spilling = stats_of(60, "pause", SPILLWAY_GPU_MEMORY="80MiB", SPILLWAY_HOST_MEMORY="32MiB", SPILLWAY_DIRS=folder,
-                                SPILLWAY_WRITE_BUDGET="20GiB/day")  # fmt: skip
+                                SPILLWAY_WRITE_BUDGET="20GiB/day", XDG_CACHE_HOME=folder)  # what was written before is not counted
         walk.look(spilling, stats_types.Stats, "stats")
         walk.look(stats_of(20, "", SPILLWAY="observe", SPILLWAY_DIRS="none"), stats_types.Stats, "observed")
         self.assertEqual(walk.problems, [])

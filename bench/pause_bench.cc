@@ -1,7 +1,8 @@
-// What a pause and a resume cost on machines that simcuda has the costs of, beside plain copies of pinned memory of the same
-// bytes in the same run. Blocks of one size fill the device. For each machine and size: the first pause, which
-// copies everything; the resume that waits; a second pause after launches that only read; how long the first launch takes
-// after a resume that does not wait. Chunks really go back to the driver.
+// What a pause and a resume cost on machines that simcuda has the costs of, beside plain copies of pinned
+// memory of the same bytes in the same run. Blocks of one size fill the device. For each machine and size:
+// the first pause, which copies everything; the resume that waits; a second pause after launches that only
+// read; how long the first launch takes after a resume that does not wait. Chunks really go back to the
+// driver.
 //
 //   pause_bench [--machines a100,h100] [--forms wait,pass] [--ends low,high] [--mib 2,8,64,512] [--total-mib N] [--scale N]
 //               [--json FILE]

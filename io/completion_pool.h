@@ -14,9 +14,9 @@
 
 namespace spillway::io {
 
-// How many workers serve so many drives: two each, at most a quarter of the processors, the rest being the job's; two
-// at least. A GB takes 0.06 s of one for its checksum and 0.2 s more to be encrypted (bench/io_engine_bench, decision
-// 0035), so two keep up with 30 and with 8 GB/s.
+// How many workers serve so many drives: two each, at most a quarter of the processors, the rest being the
+// job's; two at least. A GB takes 0.06 s of one for its checksum and 0.2 s more to be encrypted
+// (bench/io_engine_bench, decision 0035), so two keep up with 30 and with 8 GB/s.
 int WorkersFor(size_t drives, size_t processors);
 
 class CompletionPool {

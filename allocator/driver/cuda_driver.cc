@@ -69,8 +69,8 @@ CUresult ResultOf(const absl::Status& status) {
   }
 }
 
-absl::Status IllegalState(const std::string& words) {
-  absl::Status status = absl::FailedPreconditionError(words);
+absl::Status IllegalState(const std::string& words, absl::StatusCode code) {
+  absl::Status status(code, words);
   status.SetPayload(kResultPayload, absl::Cord(std::to_string(static_cast<int>(CUDA_ERROR_ILLEGAL_STATE))));
   return status;
 }

@@ -58,8 +58,9 @@ inline bool MayCapture(CUresult asked, CUstreamCaptureStatus status) {
 // CUDA_ERROR_OUT_OF_MEMORY for kResourceExhausted, CUDA_ERROR_TIMEOUT for kDeadlineExceeded,
 // CUDA_ERROR_OPERATING_SYSTEM for kDataLoss (a disk lost bytes), else CUDA_ERROR_UNKNOWN.
 CUresult ResultOf(const absl::Status& status);
-// kFailedPrecondition with CUDA_ERROR_ILLEGAL_STATE: what was asked cannot be done now.
-absl::Status IllegalState(const std::string& words);
+// With CUDA_ERROR_ILLEGAL_STATE: what was asked cannot be done as things are. kUnavailable: that passes.
+absl::Status IllegalState(const std::string& words,
+                          absl::StatusCode code = absl::StatusCode::kFailedPrecondition);
 // The same status and the same driver's code with another message.
 absl::Status WithWords(const absl::Status& status, const std::string& words);
 

@@ -96,8 +96,8 @@ struct Charge {
   // either every block can leave, or the launch has its memory already.
   uint64_t Headroom() const { return LargestLaunch() + largest_block; }
   // Bytes of the tiers' capacity that this device must have promised (SharedCapacity). Nothing needs to be
-  // exchanged while everything fits on the GPU.
-  // What is paused has its place there, and comes back: what else is allocated may not take the memory that is needed then.
+  // exchanged while everything fits on the GPU. What is paused has its place there, and comes back: what else
+  // is allocated may not take the memory that is needed then.
   uint64_t BeyondGpu() const { return std::max(paused + BeyondGpuOf(live - paused), BeyondGpuOf(live)); }
   // The same of so many bytes of blocks, none of them paused.
   uint64_t BeyondGpuOf(uint64_t bytes) const {

@@ -1,5 +1,6 @@
 #include "allocator/residency/device_residency.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "io/os/errno.h"
@@ -268,10 +269,20 @@ absl::Status DeviceResidency::StopEvicting() {
 absl::Status DeviceResidency::Pause(const PauseScope& scope, PauseStats* stats) {
   SPILLWAY_RETURN_IF_ERROR(core_->Serving());
   if (core_->parts.audit != nullptr) return IllegalState("nothing can be paused with SPILLWAY_AUDIT");
-  if (launches_->open_captures() > 0) return IllegalState("nothing can be paused while a stream is captured");
+  if (launches_->open_captures() > 0)
+    return IllegalState("nothing can be paused while a stream is captured", absl::StatusCode::kUnavailable);
   ScopedContext context(core_->parts.driver, core_->parts.context);
+  const auto created_bytes = [this] {
+    const TableLock lock(core_->table);
+    return components_->charges.chunks(lock).created() * core_->chunk_bytes;
+  };
+  const uint64_t before = created_bytes();
   if (scope.tag == 0) components_->releaser->EmptyCache().IgnoreError();  // what stays is counted
-  return components_->pauser->Pause(scope, stats);
+  const absl::Status status = components_->pauser->Pause(scope, stats);
+  const uint64_t remaining = created_bytes();
+  stats->released_bytes += before - std::min(before, remaining);
+  stats->remaining_bytes += remaining;
+  return status;
 }
 
 absl::Status DeviceResidency::Resume(const PauseScope& scope, bool wait) {

@@ -20,13 +20,14 @@
 namespace spillway::allocator {
 namespace {
 
-// A block stays once so many copies in a row have failed, or one and then nothing for so long: a drive may come back.
+// A block stays once so many copies in a row have failed, or one and then nothing for so long: a drive may
+// come back.
 constexpr uint8_t kMostCopyFailures = 3;
 constexpr int64_t kMostFailingNanos = 10'000'000'000;
 // Copies from host memory that are enqueued at once: what a fast link moves while the device's thread sleeps.
 constexpr uint64_t kBytesUnderWay = 64 << 20;
-// Evictions under way: what is hashed beside its copy is not copied again at the next pause, and the hash has so many
-// places for all who ask.
+// Evictions under way: what is hashed beside its copy is not copied again at the next pause, and the hash has
+// so many places for all who ask.
 constexpr size_t kMaxLeaving = DeviceHash::kPlaces * 3 / 4;
 constexpr int64_t kAgainNanos = 10'000'000;
 constexpr int kMostGrowths = 100;
@@ -37,6 +38,13 @@ void ForEachOf(BlockTable* table, const TableLock& lock, const PauseScope& scope
   table->ForEachLiveLocked(lock, [&](Block* block) {
     if (scope.tag == 0 || block->pause.region.tag == scope.tag) visit(block);
   });
+}
+
+// Whether the Evictor may be given a paused block.
+bool MayStart(const Block& block, int64_t now) {
+  const bool waits = block.eviction.failures > 0 && now < block.eviction.again_at;
+  return block.state == BlockState::kResident && block.pins == 0 && block.eviction.job == nullptr &&
+         !block.memory.mapping && !waits;
 }
 
 }  // namespace
@@ -56,18 +64,16 @@ Pauser::Pauser(Core* core, const Parts& parts, std::function<void()> wake)
 
 absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
   Run run{{}, stats, os::Clock::System()->NowNanos()};
-  uint64_t created_before;
   {
     TableLock lock(core_->table);
     if (core_->stopped.load()) return core_->StopStatus();
     if (!core_->evict.load())
       return IllegalState("nothing can be paused: no block may leave the GPU in this job");
-    created_before = charges_->chunks(lock).created();
     SPILLWAY_RETURN_IF_ERROR(MarkLocked(&lock, scope, &run.leaving));
     if (scope.tag == 0 && scope.by == PausedBy::kOutside) core_->table.PauseNewLocked(lock, true);
   }
-  // A launch that saw the open gate has recorded its use by the end of this: only then is it known of a block that is
-  // dropped that nobody marks it as used any more.
+  // A launch that saw the open gate has recorded its use by the end of this: only then is it known of a block
+  // that is dropped that nobody marks it as used any more.
   if (!SPILLWAY_MUTANT(kPauseSkipsSections)) core_->read_sections.WaitForAll(core_->waits);
   const os::Wait wait(core_->waits, os::WaitKind::kPause,
                       std::to_string(run.leaving.size()) + " blocks to leave");
@@ -93,11 +99,7 @@ absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
   }
   if (!status.ok())
     Resume(scope, /*wait=*/false).IgnoreError();  // at the user's limit of waits nothing is paused
-  const TableLock lock(core_->table);
-  const uint64_t created = charges_->chunks(lock).created();
-  stats->released_bytes += (created_before - std::min(created, created_before)) * core_->chunk_bytes;
-  stats->remaining_bytes += created * core_->chunk_bytes;
-  stats->nanos = os::Clock::System()->NowNanos() - run.began;
+  stats->nanos += os::Clock::System()->NowNanos() - run.began;
   return status;
 }
 
@@ -159,20 +161,22 @@ bool Pauser::StartLeavingLocked(const TableLock& lock) {
   if (std::exchange(cancels_prefetches_, false)) faulter_->CancelPrefetchesLocked(lock);
   for (Run* run : runs_) {
     if (run->leaving.empty()) continue;
-    // Also what is spilled again by now: an eviction had begun, or a fetch was taken back.
-    for (const Entry& entry : run->leaving) {
+    // In order; what is under way is among the first. Those behind are looked at while more may start.
+    std::vector<Entry>& entries = run->leaving;
+    size_t looked = 0, kept = 0;
+    for (; looked < entries.size() && (looked < 2 * kMaxLeaving || victims.size() < most); ++looked) {
+      const Entry entry = entries[looked];
+      // Also what is spilled again by now: an eviction had begun, or a fetch was taken back.
       if (PausedStill(entry)) DropLocked(lock, entry.block);
+      if (SettledLocked(lock, entry, *run)) continue;
+      entries[kept++] = entry;
+      if (victims.size() < most && MayStart(*entry.block, now) &&
+          std::ranges::find(victims, entry.block) == victims.end())
+        victims.push_back(entry.block);
     }
-    std::erase_if(run->leaving, [&](const Entry& entry) { return SettledLocked(lock, entry, *run); });
-    ended |= run->leaving.empty();
-    for (const Entry& entry : run->leaving) {
-      Block* const block = entry.block;
-      if (victims.size() >= most) break;
-      if (block->state != BlockState::kResident || block->pins > 0 || block->eviction.job != nullptr)
-        continue;
-      if (block->memory.mapping || (block->eviction.failures > 0 && now < block->eviction.again_at)) continue;
-      if (std::ranges::find(victims, block) == victims.end()) victims.push_back(block);
-    }
+    entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(kept),
+                  entries.begin() + static_cast<std::ptrdiff_t>(looked));
+    ended |= entries.empty();
   }
   if (ended) core_->table.changed.NotifyAll();
   if (!victims.empty()) evictor_->StartLocked(lock, victims);
@@ -282,15 +286,16 @@ void Pauser::OrderLocked(const TableLock& lock) {
 bool Pauser::ReturnsLocked(const TableLock& lock, const Entry& entry) {
   const Block& block = *entry.block;
   return block.allocation.generation == entry.generation && block.live() &&
-         (!block.paused() || SPILLWAY_MUTANT(kReturnsPaused)) && block.state == BlockState::kSpilled &&
-         !block.memory.mapping && block.fetch.again_at == 0;
+         (!block.paused() || SPILLWAY_MUTANT(kReturnsPaused)) &&
+         block.MayBeFetched(os::Clock::System()->NowNanos());
 }
 
 Block* Pauser::BeginReturnLocked(TableLock* lock, bool* paused_again) {
   const size_t before = returning_.size();
   while (!returning_.empty() && !ReturnsLocked(*lock, returning_.front())) returning_.pop_front();
   if (before > 0 && returning_.empty()) core_->table.changed.NotifyAll();
-  // A launch that waits comes first; so does what is on its way already, and chunks that are taken lie idle until then.
+  // A launch that waits comes first; so does what is on its way already, and chunks that are taken lie idle
+  // until then.
   const uint64_t staging = core_->parts.host == nullptr
                                ? 0
                                : core_->parts.host->Limit(HostUse::kFaultStaging) * core_->chunk_bytes;

@@ -1,9 +1,9 @@
-// Pauser: pauses blocks of one device, and resumes them. A paused block's gate is closed, launches that name it are
-// refused or wait (ClaimQueue), and its bytes leave the GPU, dropped where its region does not keep them. The chunks go
-// back to the driver while others still leave. Resumed blocks come back in the background in the order in which
-// they are needed; a launch that names one does not wait for the others. DeviceResidency calls it on the thread of who
-// pauses; the device's thread starts what leaves and what comes back. A pause fails where nothing may leave, or where
-// host memory and disk have no place.
+// Pauser: pauses blocks of one device, and resumes them. A paused block's gate is closed, launches that name
+// it are refused or wait (ClaimQueue), and its bytes leave the GPU, dropped where its region does not keep
+// them. The chunks go back to the driver while others still leave. Resumed blocks come back in the background
+// in the order in which they are needed; a launch that names one does not wait for the others.
+// DeviceResidency calls it on the thread of who pauses; the device's thread starts what leaves and what comes
+// back. A pause fails where nothing may leave, or where host memory and disk have no place.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PAUSER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_PAUSER_H_
@@ -55,7 +55,7 @@ class Pauser {
   bool active() const { return active_; }
 
  private:
-  // A block by its life, and what had been counted of its failures when it was paused.
+  // A block by its life.
   struct Entry {
     Block* block;
     uint32_t generation;
@@ -67,12 +67,12 @@ class Pauser {
     int64_t began = 0;
   };
 
-  // Promises capacity for the blocks of the scope, marks them and closes their gates. May release the lock before it
-  // marks.
+  // Promises capacity for the blocks of the scope, marks them and closes their gates. May release the lock
+  // before it marks.
   absl::Status MarkLocked(TableLock* lock, const PauseScope& scope, std::vector<Entry>* marked)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // Whether the entry needs no more looks: it has left, is another block's, is wanted again or must stay. Then counts
-  // it.
+  // Whether the entry needs no more looks: it has left, is another block's, is wanted again or must stay.
+  // Then counts it.
   bool SettledLocked(const TableLock& lock, const Entry& entry, const Run& run)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool StartLeavingLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);

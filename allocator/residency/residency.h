@@ -129,20 +129,21 @@ class Residency {
 
   // ---- Pause.
 
-  // The blocks of the scope leave the GPU, and what they had goes back to the driver, with all that is free; of
-  // everything, also what freed blocks have. They keep their addresses. From its start on launches that name
-  // them are refused with CUDA_ERROR_ILLEGAL_STATE, or wait for the resume from outside. Blocks that are
-  // allocated later are paused only where everything is paused from outside. Waits until all have left that can;
-  // adds to `stats` what came of it: blocks may stay (pinned, or not to be copied), and are paused all the same.
-  // kFailedPrecondition, and nothing is paused, while a stream is captured, in audit mode or where nothing may
-  // leave; kResourceExhausted when host memory and disk have no place for the bytes. Again: pauses what was not.
+  // The blocks of the scope leave the GPU, and what they had goes back to the driver, with all that is free;
+  // of everything, also what freed blocks have. They keep their addresses. From its start on launches that
+  // name them are refused with CUDA_ERROR_ILLEGAL_STATE, or wait for the resume from outside. Blocks that are
+  // allocated later are paused only where everything is paused from outside. Waits until all have left that
+  // can; adds to `stats` what came of it: blocks may stay (pinned, or not to be copied), and are paused all
+  // the same. kUnavailable, and nothing is paused, while a stream is captured; kFailedPrecondition in audit
+  // mode or where nothing may leave; kResourceExhausted when host memory and disk have no place for the
+  // bytes. Again: pauses what was not.
   virtual absl::Status Pause(const PauseScope& scope, PauseStats* stats) = 0;
   // Launches may name the blocks again, and they come back in the order of need while the GPU has space; with
   // `wait` not before they are back. What was not paused stays as it is. Fails only while it waits.
   virtual absl::Status Resume(const PauseScope& scope, bool wait) = 0;
 
-  // Copies the first `bytes` of a paused block from host memory to `to`. `address` as returned by Allocate. kNotFound
-  // when it is not paused, or not all of it lies in host memory; what `to` then has is undefined.
+  // Copies the first `bytes` of a paused block from host memory to `to`. `address` as returned by Allocate.
+  // kNotFound when it is not paused, or not all of it lies in host memory; what `to` then has is undefined.
   virtual absl::Status ReadPaused(CUdeviceptr address, std::byte* to, uint64_t bytes) const = 0;
 
   // ---- Prediction: called by integration/prediction (policy/planner/plan.h, plan_runner.h).
@@ -174,8 +175,8 @@ class Residency {
   // others can make free by leaving, as far as the tiers have a place for them.
   virtual void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const = 0;
   // The application's own limit on the device's budget, in bytes; UINT64_MAX: none. Blocks leave until it is
-  // kept to; what must stay, and a launch that names more, stay above it or are refused. Returns the limit in force:
-  // more than was asked for where blocks have no place elsewhere.
+  // kept to; what must stay, and a launch that names more, stay above it or are refused. Returns the limit in
+  // force: more than was asked for where blocks have no place elsewhere.
   virtual uint64_t SetCap(uint64_t bytes) = 0;
   // The largest live blocks, at most `most`, the largest first: for the words of a refusal. Walks all blocks.
   virtual std::vector<LargeBlock> LargestBlocks(size_t most) const = 0;

@@ -15,8 +15,8 @@ namespace {
 constexpr char kForMemory[] = "lost for GPU memory to become free";
 constexpr char kForBytes[] = "lost for bytes to come back";
 
-// Chains of what follows from what: settings and machine -> memory -> bytes -> lost time -> an iteration. Each
-// function looks one step back, and says the step before that in the same sentence where there is one.
+// Chains of what follows from what: settings and machine -> memory -> bytes -> lost time -> an iteration.
+// Each function looks one step back, and says the step before that in the same sentence where there is one.
 class Causes {
  public:
   explicit Causes(const RunChanges& changes) : changes_(changes) {}

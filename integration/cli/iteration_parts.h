@@ -1,5 +1,6 @@
-// Where the time of an iteration goes: kernels, what the GPU lost to each cause of ours, the job's own pauses.
-// And the chart of it, a bar for each rank or run. For ranks_page and changes_page. Pure; nothing fails.
+// Where the time of an iteration goes: kernels, what the GPU lost to each cause of ours, the job's own
+// pauses. And the chart of it, a bar for each rank or run. For ranks_page and changes_page. Pure; nothing
+// fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_ITERATION_PARTS_H_
 #define SPILLWAY_INTEGRATION_CLI_ITERATION_PARTS_H_

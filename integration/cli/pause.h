@@ -1,6 +1,6 @@
-// `spillway pause PID...` and `spillway resume PID...`: has running jobs give up their GPU memory, and take it back. The
-// jobs are asked by their sockets (JobSocket) and do it themselves (JobPause); the command waits for the end and
-// prints a line for each. On the program's only thread.
+// `spillway pause PID...` and `spillway resume PID...`: has running jobs give up their GPU memory, and take
+// it back. The jobs are asked by their sockets (JobSocket) and do it themselves (JobPause); the command waits
+// for the end and prints a line for each. On the program's only thread.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_PAUSE_H_
 #define SPILLWAY_INTEGRATION_CLI_PAUSE_H_

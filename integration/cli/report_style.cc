@@ -70,8 +70,8 @@ const theme = {
   axisX: {tickCount: 8, labelFlush: true, labelOverlap: true},
   axisBand: {labelFontSize: 12},
 };
-// Of A4 less the margins of @page, in px; a half figure has 70 % of it. Text then has its own size on paper, too: a picture
-// that was drawn for a window is made narrower there with all its letters.
+// Of A4 less the margins of @page, in px; a half figure has 70 % of it. Text then has its own size on paper,
+// too: a picture that was drawn for a window is made narrower there with all its letters.
 const paper = 687;
 const views = [];
 function resize(width) {

@@ -1,6 +1,6 @@
 // What is different between two runs: times, bytes, memory and rates, each before and after with a place for
-// the likely cause, and the settings and machines. Runs need not be equally long, so bytes and lost time are those of one
-// iteration where both know theirs. For `spillway report A B`. Pure; nothing fails.
+// the likely cause, and the settings and machines. Runs need not be equally long, so bytes and lost time are
+// those of one iteration where both know theirs. For `spillway report A B`. Pure; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_RUN_CHANGES_H_
 #define SPILLWAY_INTEGRATION_CLI_RUN_CHANGES_H_

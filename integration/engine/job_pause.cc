@@ -177,8 +177,7 @@ void JobPause::PauseFromOutside() {
   for (;;) {
     stats = PauseStats();
     status = PauseDevices(kFromOutside, &stats);
-    const bool captures = allocator::ResultOf(status) == CUDA_ERROR_ILLEGAL_STATE;
-    if (!captures || os::Clock::System()->NowNanos() - began > kCaptureNanos) break;
+    if (!absl::IsUnavailable(status) || os::Clock::System()->NowNanos() - began > kCaptureNanos) break;
     os::SleepFor(kTryAgain);
     const os::MutexLock lock(&mu_);
     if (!wanted_ || stop_) break;
@@ -238,19 +237,21 @@ PauseFigures JobPause::figures() const {
   return figures;
 }
 
-absl::Status JobPause::AwaitResume(absl::FunctionRef<std::string()> name) {
+absl::Status JobPause::AwaitResume(absl::FunctionRef<std::string()> name, const os::Atomic<bool>& stopped) {
   const os::Wait wait(waits_, os::WaitKind::kPause, absl::StrCat(name(), ": the job is paused from outside"));
   const PythonLock let_go;
   const bool main_thread = ::getpid() == ::gettid();
   for (;;) {
     {
       const os::MutexLock lock(&mu_);
-      if (!launches_wait_ || stop_) return absl::OkStatus();
+      if (stop_) return absl::CancelledError("the process is ending");
+      if (!launches_wait_ || stopped.load()) return absl::OkStatus();
     }
     pollfd resumed = {resumed_, POLLIN, 0};
     const uint64_t ours = RequestSignals();
     const int result = ::poll(&resumed, 1, resumed_ >= 0 ? 1000 : 100);
-    // Python runs its handlers on the main thread between two of its instructions, so this one has to get there.
+    // Python runs its handlers on the main thread between two of its instructions, so this one has to get
+    // there.
     if (result < 0 && errno == EINTR && main_thread && RequestSignals() == ours)
       return allocator::IllegalState(
           absl::StrCat(name(),

@@ -1,10 +1,12 @@
-// JobPause: pauses and resumes the job on all its devices. The job does so itself (spillway.pause(), through the C ABI),
-// for a region's tag or for everything; or somebody does from outside, for everything: by the job's socket (`spillway
-// pause PID`) or by SIGUSR2 (SPILLWAY_PAUSE=signal). The job's calls are carried out on their thread; those from outside
-// on a thread that is started for the first of them (`spill-pause`), so that who asks is answered at once.
+// JobPause: pauses and resumes the job on all its devices. The job does so itself (spillway.pause(), through
+// the C ABI), for a region's tag or for everything; or somebody does from outside, for everything: by the
+// job's socket (`spillway pause PID`) or by SIGUSR2 (SPILLWAY_PAUSE=signal). The job's calls are carried out
+// on their thread; those from outside on a thread that is started for the first of them (`spill-pause`), so
+// that who asks is answered at once.
 //
-// It is the gate of launches under a pause from outside: they wait here, with Python's lock let go of. A job that
-// is resumed goes on as if nothing had been. A pause that fails on one device is taken back on the others.
+// It is the gate of launches under a pause from outside: they wait here, with Python's lock let go of. A job
+// that is resumed goes on as if nothing had been. A pause that fails on one device is taken back on the
+// others.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_JOB_PAUSE_H_
 #define SPILLWAY_INTEGRATION_ENGINE_JOB_PAUSE_H_
@@ -37,8 +39,8 @@ class JobPause final : public allocator::PauseGate {
 
   // The number of the region's tag, from 1 on; the same one for the same tag.
   uint32_t TagOf(const std::string& tag);
-  // As Residency::Pause and Resume on all devices in service; of the blocks of that region, or of all with an empty tag.
-  // kInvalidArgument for a tag that no region has had.
+  // As Residency::Pause and Resume on all devices in service; of the blocks of that region, or of all with an
+  // empty tag. kInvalidArgument for a tag that no region has had.
   absl::Status Pause(const std::string& tag, allocator::PauseStats* stats);
   absl::Status Resume(const std::string& tag, bool wait);
 
@@ -48,11 +50,11 @@ class JobPause final : public allocator::PauseGate {
   absl::Status Ask(bool pause);
   // The other of the two.
   absl::Status Toggle();
-  // One JSON object: "state" (running, pausing, paused, resuming), "error" where the last pause came to nothing, and what
-  // the last pause came to.
+  // One JSON object: "state" (running, pausing, paused, resuming), "error" where the last pause came to
+  // nothing, and what the last pause came to.
   std::string StateJson() const;
 
-  absl::Status AwaitResume(absl::FunctionRef<std::string()> name) override;
+  absl::Status AwaitResume(absl::FunctionRef<std::string()> name, const os::Atomic<bool>& stopped) override;
 
   PauseFigures figures() const;
 

@@ -1,5 +1,6 @@
-// PauseFigures: the pauses of a job since its first block, summed up, and as JSON for programs; the JSON of one pause, too.
-// JobPause counts; figures and the job's socket report. Pure functions: any thread, nothing fails.
+// PauseFigures: the pauses of a job since its first block, summed up, and as JSON for programs; the JSON of
+// one pause, too. JobPause counts; figures and the job's socket report. Pure functions: any thread, nothing
+// fails.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_PAUSE_FIGURES_H_
 #define SPILLWAY_INTEGRATION_ENGINE_PAUSE_FIGURES_H_

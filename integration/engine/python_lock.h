@@ -1,6 +1,6 @@
-// PythonLock: lets go of Python's lock (the GIL) while a thread of the job waits for long inside a launch, so that the
-// process's other Python threads go on. Python is looked up in the process; without one, or on a thread that does not
-// have the lock, nothing is done. Any thread; a handle belongs to one.
+// PythonLock: lets go of Python's lock (the GIL) while a thread of the job waits for long inside a launch, so
+// that the process's other Python threads go on. Python is looked up in the process; without one, or on a
+// thread that does not have the lock, nothing is done. Any thread; a handle belongs to one.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_PYTHON_LOCK_H_
 #define SPILLWAY_INTEGRATION_ENGINE_PYTHON_LOCK_H_

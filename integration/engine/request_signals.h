@@ -1,7 +1,7 @@
-// Signals as requests, where the user set that: SIGUSR1 for a status line (SPILLWAY_STATUS), SIGUSR2 for a pause and its
-// end (SPILLWAY_PAUSE). The handler stores a flag and writes to an eventfd, which wakes the reporter; it does nothing
-// else. The engine installs it when it opens. A handler that the job installed before is left alone: installing
-// ours fails. A signal comes on any thread; requests are taken on any.
+// Signals as requests, where the user set that: SIGUSR1 for a status line (SPILLWAY_STATUS), SIGUSR2 for a
+// pause and its end (SPILLWAY_PAUSE). The handler stores a flag and writes to an eventfd, which wakes the
+// reporter; it does nothing else. The engine installs it when it opens. A handler that the job installed
+// before is left alone: installing ours fails. A signal comes on any thread; requests are taken on any.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_REQUEST_SIGNALS_H_
 #define SPILLWAY_INTEGRATION_ENGINE_REQUEST_SIGNALS_H_
@@ -26,8 +26,8 @@ void SetRequestWake(int eventfd);
 // Whether a signal came since the last call. Any thread.
 bool TakeRequest(SignalRequest request);
 
-// How many have come in all. A system call that a signal has interrupted was not interrupted by one of these if it
-// has not changed. Any thread.
+// How many have come in all. A system call that a signal has interrupted was not interrupted by one of these
+// if it has not changed. Any thread.
 uint64_t RequestSignals();
 
 }  // namespace spillway::integration

@@ -70,9 +70,9 @@ class Runtime {
   // The application's own limit on the device's budget, in bytes, from now on or from its first block on; UINT64_MAX:
   // none. kFailedPrecondition as for Device. Any thread; waits while a device starts.
   absl::Status SetCap(int device, uint64_t bytes);
-  // The same by a user's words: a size as SPILLWAY_GPU_MEMORY takes it, or "none". Refused, and nothing changes:
-  // kInvalidArgument for other words and for more than the device had for the job, kResourceExhausted where blocks
-  // must stay that need more. Blocks are still leaving when it returns.
+  // The same by a user's words: a size as SPILLWAY_GPU_MEMORY takes it, or "none". Refused, and nothing
+  // changes: kInvalidArgument for other words and for more than the device had for the job,
+  // kResourceExhausted where blocks must stay that need more. Blocks are still leaving when it returns.
   absl::Status SetGpuMemory(int device, const std::string& size);
   // Pauses and resumes the job, on all devices in service.
   JobPause* pause() { return &pause_; }

@@ -1,5 +1,6 @@
-// Descriptor: owns a file descriptor and closes it. For files and sockets that a function opens and is done with;
-// what threads share, or a forked child gives up, closes its own. Any thread; what close answers is not looked at.
+// Descriptor: owns a file descriptor and closes it. For files and sockets that a function opens and is done
+// with; what threads share, or a forked child gives up, closes its own. Any thread; what close answers is not
+// looked at.
 
 #ifndef SPILLWAY_IO_OS_DESCRIPTOR_H_
 #define SPILLWAY_IO_OS_DESCRIPTOR_H_

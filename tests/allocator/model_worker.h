@@ -30,7 +30,7 @@ struct ModelBlock {
 // Keeps launches while one thread has all of the job paused, as somebody outside would.
 class ModelGate : public PauseGate {
  public:
-  absl::Status AwaitResume(absl::FunctionRef<std::string()>) override {
+  absl::Status AwaitResume(absl::FunctionRef<std::string()>, const os::Atomic<bool>&) override {
     std::unique_lock<std::mutex> lock(mu_);
     opened_.wait(lock, [this] { return open_; });
     return absl::OkStatus();

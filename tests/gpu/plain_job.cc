@@ -136,8 +136,8 @@ class Job {
     return nanos[nanos.size() / 2];
   }
 
-  // Everything is paused and comes back: the first time, which pins host memory, unchanged, and changed; beside plain
-  // copies of the same blocks into pinned memory.
+  // Everything is paused and comes back: the first time, which pins host memory, unchanged, and changed;
+  // beside plain copies of the same blocks into pinned memory.
   Json Pauses() {
     Synchronize();
     const double plain = Seconds([&] { CopyPlainly(); });

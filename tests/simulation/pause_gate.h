@@ -25,7 +25,7 @@ class PauseGateOfJob : public allocator::PauseGate {
   void set_signal_one_in(uint32_t one_in) { signal_one_in_ = one_in; }
   uint64_t signals() const { return signals_; }
 
-  absl::Status AwaitResume(absl::FunctionRef<std::string()> name) override {
+  absl::Status AwaitResume(absl::FunctionRef<std::string()> name, const os::Atomic<bool>&) override {
     static_cast<void>(name());
     if (signal_one_in_ != 0 && random_->OneIn(signal_one_in_)) {
       ++signals_;

@@ -101,8 +101,7 @@ PlanBlockView PlanRunner::ViewOfLocked(const TableLock& lock, const Block& block
   view.copied = !block.copies.copy_homes.empty();
   if (block.state == BlockState::kSpilled) {
     view.place = PlanBlockView::Place::kAway;
-    view.may_return = !block.memory.mapping && !block.paused() &&
-                      (block.fetch.again_at == 0 || block.fetch.again_at < os::Clock::System()->NowNanos());
+    view.may_return = !block.paused() && block.MayBeFetched(os::Clock::System()->NowNanos());
     const bool on_disk =
         std::ranges::any_of(block.copies.homes, [](const ExtentHome& home) { return home.on_disk; });
     view.tier = on_disk ? PlanTier::kDisk : PlanTier::kHost;

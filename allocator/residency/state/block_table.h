@@ -172,6 +172,10 @@ struct alignas(64) Block {
   PauseSide pause;
 
   bool paused() const { return pause.by != 0; }
+  // Whether bytes that are away may be brought back ahead of need. `now`: of the system's steady clock.
+  bool MayBeFetched(int64_t now) const {
+    return state == BlockState::kSpilled && !memory.mapping && fetch.again_at < now;
+  }
   bool used_since_hand_out() const { return gate.used.load(std::memory_order_relaxed); }
   bool has_chunks() const { return !memory.handles.empty(); }
   // Forgets the recorded uses. All of them are over, the gate is closed, no thread is inside a section, and
@@ -223,11 +227,11 @@ class BlockTable {
   // The block is being freed: none of its long-term pins counts any more.
   void ForgetPinsLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
-  // Pauses the live block, or takes that pause off. The gate of a paused block is closed in every state; it may
-  // still leave the GPU.
+  // Pauses the live block, or takes that pause off. The gate of a paused block is closed in every state; it
+  // may still leave the GPU.
   void PauseLocked(const TableLock& lock, Block* block, PausedBy by) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void ResumeLocked(const TableLock& lock, Block* block, PausedBy by) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // From now on each block that becomes live is paused from outside, or no longer. It needs no place off the GPU.
+  // From now on blocks that become live are paused from outside, or no longer. They need no place elsewhere.
   void PauseNewLocked(const TableLock& lock, bool on) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { pause_new_ = on; }
   // Chunks of paused live blocks that may leave and whose bytes are kept.
   uint64_t PausedChunksLocked(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {

@@ -53,10 +53,12 @@ class Charges {
   void LowerTargetTo(const TableLock& lock, uint64_t bytes);
   // Limits the chunks by what the device has free beside them, in bytes, where the budget allows more.
   void LimitByFree(const TableLock& lock, uint64_t free_bytes);
-  // The application's own limit on the budget, in bytes; UINT64_MAX: none. What is above it leaves. Waits without the lock
-  // for the tiers to grow; a limit below what they can take of the live blocks is raised to that. Returns the limit.
+  // The application's own limit on the budget, in bytes; UINT64_MAX: none. What is above it leaves. Waits
+  // without the lock for the tiers to grow; a limit below what they can take of the live blocks is raised to
+  // that. Returns the limit.
   uint64_t SetCap(TableLock* lock, uint64_t bytes);
-  // Promises a place off the GPU for blocks of so many bytes that are about to be paused, beside those that are.
+  // Promises a place off the GPU for blocks of so many bytes that are about to be paused, beside those that
+  // are.
   // 0: done. Else nothing is promised, since the tiers have no place now: how much more is to be promised.
   uint64_t PromisePause(const TableLock& lock, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Has the target be at least so many chunks, by lending what is else left free (GpuBudget). False, and nothing is
@@ -172,7 +174,8 @@ class Charges {
   }
   // What SharedCapacity::Grow is to be asked for so that the charge can be promised; 0: it can be now.
   uint64_t MoreToGrow(const Charge& charge) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
-  // Promises what the charge needs beyond the GPU, at least what is promised already. False: nothing has changed.
+  // Promises what the charge needs beyond the GPU, at least what is promised already. False: nothing has
+  // changed.
   bool RaisePromise(const Charge& charge) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Whether the application's own limit is what counts.
   bool Capped() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) { return budget_.cap < budget_.budget; }

@@ -1,5 +1,6 @@
-// CopyBackoff: what is known of an address's copies, which decides whether the next eviction hashes its bytes: to keep the
-// copy, or to find a write that nobody saw. Guarded by the lock of the table of blocks. Nothing fails.
+// CopyBackoff: what is known of an address's copies, which decides whether the next eviction hashes its
+// bytes: to keep the copy, or to find a write that nobody saw. Guarded by the lock of the table of blocks.
+// Nothing fails.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_COPY_BACKOFF_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_COPY_BACKOFF_H_

@@ -1,6 +1,7 @@
-// Words of a pause: the region in which a block was allocated, who has paused it, what a pause came to, and the
-// interface that a launch asks which names a paused block. A paused block gives its GPU memory up and keeps its
-// address; no launch names it until it is resumed. Pauser carries pauses out; docs/pause.md describes them.
+// Words of a pause: the region in which a block was allocated, who has paused it, what a pause came to, and
+// the interface that a launch asks which names a paused block. A paused block gives its GPU memory up and
+// keeps its address; no launch names it until it is resumed. Pauser carries pauses out; docs/pause.md
+// describes them.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_PAUSE_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_PAUSE_H_
@@ -10,6 +11,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "io/os/atomic.h"
 
 namespace spillway::allocator {
 
@@ -19,8 +21,8 @@ struct BlockRegion {
   bool keep = true;  // false: its bytes are dropped at a pause, and undefined after the resume
 };
 
-// Who has paused a block, as bits of one byte. A job that pauses itself is refused when it names the block, since
-// nobody else would resume it; a job that was paused from outside waits.
+// Who has paused a block, as bits of one byte. A job that pauses itself is refused when it names the block,
+// since nobody else would resume it; a job that was paused from outside waits.
 enum class PausedBy : uint8_t { kJob = 1, kOutside = 2 };
 
 // What is paused or resumed.
@@ -42,29 +44,17 @@ struct PauseStats {
   uint64_t remaining_bytes = 0;  // of chunks that the device still has for the job
   int64_t nanos = 0;
   std::string failure{};  // why some could not be copied
-
-  void Add(const PauseStats& other) {
-    clean_bytes += other.clean_bytes;
-    host_bytes += other.host_bytes;
-    disk_bytes += other.disk_bytes;
-    dropped_bytes += other.dropped_bytes;
-    unused_bytes += other.unused_bytes;
-    pinned_bytes += other.pinned_bytes;
-    failed_bytes += other.failed_bytes;
-    released_bytes += other.released_bytes;
-    remaining_bytes += other.remaining_bytes;
-    nanos = nanos < other.nanos ? other.nanos : nanos;
-    if (failure.empty()) failure = other.failure;
-  }
 };
 
 // What keeps launches while the job is paused from outside. The process has one, for all devices.
 class PauseGate {
  public:
   virtual ~PauseGate() = default;
-  // Waits until the job is resumed from outside. OK: the caller is to look again. An error: why the launch is to
-  // be refused instead. `name` is the launch, for people. Launching threads, without a lock.
-  virtual absl::Status AwaitResume(absl::FunctionRef<std::string()> name) = 0;
+  // Waits until the job is resumed from outside, or `stopped`, or the process ends. OK: the caller is to look
+  // again. An error: why the launch is to be refused instead. `name` is the launch, for people. Launching
+  // threads, without a lock.
+  virtual absl::Status AwaitResume(absl::FunctionRef<std::string()> name,
+                                   const os::Atomic<bool>& stopped) = 0;
 };
 
 }  // namespace spillway::allocator

@@ -37,29 +37,25 @@ uint8_t ClaimQueue::PausedByLocked(const TableLock& lock, const AccessSet& set) 
 }
 
 absl::Status ClaimQueue::AwaitResume(const AccessSet& set, Name name) const {
-  for (;;) {
-    uint8_t by;
-    {
-      const TableLock lock(core_->table);
-      by = PausedByLocked(lock, set);
-    }
-    if (by == 0) return absl::OkStatus();
-    if (core_->stopped.load()) return core_->StopStatus();
-    if ((by & static_cast<uint8_t>(PausedBy::kOutside)) == 0 || core_->parts.pause_gate == nullptr) {
-      return IllegalState(
-          name() + " names memory that spillway.pause() has paused. To do: call spillway.resume() before");
-    }
-    SPILLWAY_RETURN_IF_ERROR(core_->parts.pause_gate->AwaitResume(name));
+  uint8_t by;
+  {
+    const TableLock lock(core_->table);
+    by = PausedByLocked(lock, set);
   }
+  if (by == 0) return absl::OkStatus();
+  if (core_->stopped.load()) return core_->StopStatus();
+  if ((by & static_cast<uint8_t>(PausedBy::kOutside)) != 0 && core_->parts.pause_gate != nullptr)
+    return core_->parts.pause_gate->AwaitResume(name, core_->stopped);
+  return IllegalState(name() +
+                      " names memory that spillway.pause() has paused. To do: call spillway.resume() before");
 }
 
 absl::Status ClaimQueue::Claim(const AccessSet& set, Name name, Grant* grant) {
-  absl::Status status;
-  do {
+  for (;;) {
+    const absl::Status status = ClaimUnpaused(set, name, grant);
+    if (!absl::IsAborted(status)) return status;
     SPILLWAY_RETURN_IF_ERROR(AwaitResume(set, name));
-    status = ClaimUnpaused(set, name, grant);
-  } while (absl::IsAborted(status));
-  return status;
+  }
 }
 
 absl::Status ClaimQueue::ClaimUnpaused(const AccessSet& set, Name name, Grant* grant) {

@@ -38,10 +38,9 @@ class ClaimQueue {
   ClaimQueue(Core* core, Charges* charges, Faulter* faulter, std::function<void()> wake);
 
   // Pins every live block of the set and gives chunks to those without. Waits for its turn and for chunks.
-  // kResourceExhausted with words when the set can never fit; kFailedPrecondition when the job has paused a block of it;
-  // the device's error; kCancelled at the end of
-  // the process; kDeadlineExceeded at the user's limit. Has no chunk, section or staging buffer while it
-  // waits. `name`: what waits.
+  // kResourceExhausted with words when the set can never fit; kFailedPrecondition when the job has paused a
+  // block of it; the device's error; kCancelled at the end of the process; kDeadlineExceeded at the user's
+  // limit. Has no chunk, section or staging buffer while it waits. `name`: what waits.
   absl::Status Claim(const AccessSet& set, Name name, Grant* grant);
   // Waits until every pinned block may be launched on: mapped, and whole or with an arrival event. `arrivals`
   // gets those events, each once. kAborted when a block lost its chunks again because its fetch could not be
@@ -79,8 +78,8 @@ class ClaimQueue {
   // By whom live blocks of the set are paused: bits of PausedBy.
   uint8_t PausedByLocked(const TableLock& lock, const AccessSet& set) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // Waits until no block of the set is paused, without a place in the queue; refuses where the job itself has to
-  // resume.
+  // Waits for a resume where a block of the set is paused, without a place in the queue; refuses where the
+  // job itself has to resume.
   absl::Status AwaitResume(const AccessSet& set, Name name) const;
   // As Claim; kAborted when a block was paused meanwhile.
   absl::Status ClaimUnpaused(const AccessSet& set, Name name, Grant* grant);

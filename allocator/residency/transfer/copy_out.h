@@ -62,8 +62,8 @@ struct EvictJob : EvictionState {
   CUevent hashed = nullptr;
   absl::Status failure;  // first copy or write that failed: ends like a cancel
 
-  // What changes from one eviction to the next is kept only for a plan, and for a pause: it is long, and what has
-  // not changed by the next one is not to be copied again.
+  // What changes from one eviction to the next is kept only for a plan, and for a pause: it is long, and what
+  // has not changed by the next one is not to be copied again.
   bool KeepsChangedLocked(const TableLock&) const { return stays || block->paused(); }
 };
 

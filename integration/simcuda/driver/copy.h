@@ -11,7 +11,8 @@
 
 namespace simcuda {
 
-// Of each so many bytes of a large copy the first few are moved, where samples are enough (SIMCUDA_COPY_BYTES).
+// Of each so many bytes of a large copy the first few are moved, where samples are enough
+// (SIMCUDA_COPY_BYTES).
 constexpr uint64_t kSampleEvery = 64 << 10;
 constexpr uint64_t kSampleBytes = 64;
 

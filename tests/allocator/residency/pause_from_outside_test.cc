@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 // Keeps launches until it is opened.
 class Gate : public PauseGate {
  public:
-  absl::Status AwaitResume(absl::FunctionRef<std::string()> name) override {
+  absl::Status AwaitResume(absl::FunctionRef<std::string()> name, const os::Atomic<bool>&) override {
     names = name();
     ++waiting;
     open.wait(false);

@@ -94,6 +94,13 @@ class PauseTest(unittest.TestCase):
         self.until(lambda: self.state()["beats"] >= before["beats"] + 20)  # the other thread goes on meanwhile
         self.assertLessEqual(self.state()["steps"], before["steps"] + 1)
 
+    def assertNothingIsLeft(self, pid):
+        status, _, err = self.spillway("resume", pid)  # who looks removes the name of one that was killed
+        self.assertEqual(status, 1)
+        self.assertIn(f"spillway: {pid} is not resumed: ", err)
+        self.assertLessEqual({path.name for path in self.folder.iterdir()}, {"beats", "beats~", "spillway"})
+        self.assertEqual(list((self.folder / "spillway").iterdir()), [])
+
     def test_a_job_stands_without_memory_and_goes_on(self):
         job, pid = self.job()
         for _ in range(2):
@@ -133,11 +140,17 @@ class PauseTest(unittest.TestCase):
         job, pid = self.job(SPILLWAY_HOST_MEMORY="0", SPILLWAY_DIRS=self.env["XDG_RUNTIME_DIR"])
         self.assertEqual(self.spillway("pause", pid)[0], 0)
         self.kill(job)
-        status, _, err = self.spillway("resume", pid)
-        self.assertEqual(status, 1)
-        self.assertIn(f"spillway: {pid} is not resumed: ", err)
-        self.assertLessEqual({path.name for path in self.folder.iterdir()}, {"beats", "beats~", "spillway"})
-        self.assertEqual(list((self.folder / "spillway").iterdir()), [])
+        self.assertNothingIsLeft(pid)
+
+    def test_a_job_that_is_interrupted_while_it_is_paused_ends(self):
+        job, pid = self.job(SPILLWAY_HOST_MEMORY="0", SPILLWAY_DIRS=self.env["XDG_RUNTIME_DIR"])
+        self.assertEqual(self.spillway("pause", pid)[0], 0)
+        self.assertStands()
+        os.kill(pid, signal.SIGINT)
+        _, err = job.communicate(timeout=60)
+        self.assertNotEqual(job.returncode, 0)
+        self.assertIn("KeyboardInterrupt", err)
+        self.assertNothingIsLeft(pid)
 
     def test_by_signal(self):
         job, pid = self.job(SPILLWAY_PAUSE="signal")

@@ -19,7 +19,7 @@ static const char* const kNames[] = {
 #include "integration/settings/settings.def"
 };
 enum { kNameCount = sizeof(kNames) / sizeof(kNames[0]) };
-/* setting_limits.cc knows what a limit of each of these means. */
+/* ReadSettings (settings.cc) reads a limit of each of these, and must know every one. */
 static const char* const kLimited[] = {"gpu_memory", "host_memory", "write_budget"};
 enum { kLimitedCount = sizeof(kLimited) / sizeof(kLimited[0]) };
 _Static_assert(kNameCount + kLimitedCount <= kMostConfFileEntries, "kMostConfFileEntries is too small");

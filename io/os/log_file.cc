@@ -1,6 +1,7 @@
 #include "io/os/log_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -97,11 +98,30 @@ void SetLogFormat(LogFormat format, int rank) {
   log_rank.store(rank);
 }
 
+namespace {
+
+// In a folder where others write, one of them may have made the file: to read what it gets. A pipe's reader that
+// leaves would end the job by SIGPIPE.
+absl::Status CheckOwnLog(int descriptor, const std::string& path) {
+  struct stat info = {};
+  if (::fstat(descriptor, &info) != 0) return StatusFromErrno(errno, path);
+  if (S_ISFIFO(info.st_mode)) return absl::InvalidArgumentError(path + ": it is a pipe");
+  if (S_ISREG(info.st_mode) && info.st_uid != ::geteuid() && info.st_uid != 0)
+    return absl::PermissionDeniedError(path + ": it belongs to another user");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status OpenLogFile(const std::string& path) {
   // Not blocking: a pipe that nobody reads must not hold the job.
   const int descriptor = ::open(
       path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0600);
   if (descriptor < 0) return StatusFromErrno(errno, path);
+  if (const absl::Status status = CheckOwnLog(descriptor, path); !status.ok()) {
+    ::close(descriptor);
+    return status;
+  }
   CloseLogFile();
   file_failed.store(false);
   log_file.store(descriptor);

@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import tempfile
+import time
 import unittest
 
 BUILD = os.environ["SPILLWAY_BUILD"]
@@ -20,7 +21,8 @@ class PrometheusFilesTest(unittest.TestCase):
             beginning = f'# HELP spillway_build_info x\nspillway_build_info{{version="0",rank="0",pid="{NO_PROCESS}"}} 1\n'
             for file, text in (("jobs-1.prom", beginning), ("jobs-2.prom", "# HELP other x\n"), ("jobs-x.prom", beginning)):
                 (folder / file).write_text(text, encoding="utf-8")
-                os.utime(folder / file, (1, 1))
+                written = time.time() - 120  # long enough for one without its process, not for any
+                os.utime(folder / file, (written, written))
             environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPILLWAY", "PYTORCH_", "LD_PRELOAD", "SLURM_"))}
             environment.update(LD_PRELOAD=f"{BUILD}/lib/libspillway.so", SPILLWAY_CONF="none", SPILLWAY_DIRS="none",
                                SPILLWAY_HOST_MEMORY="16MiB", SPILLWAY_PROMETHEUS=f"{folder}/jobs-%p.prom",

@@ -222,6 +222,31 @@ class SlurmTest(unittest.TestCase):
         self.assertEqual(sorted(p.name for p in (self.root / "figures").iterdir()), ["other.prom", "spillway-47110-12.prom"])
         self.run_script("epilog.sh")
 
+    def refused(self, name):
+        environment = {"PATH": os.environ["PATH"], "SPILLWAY_SLURM_ROOT": str(self.root), "SLURM_JOB_ID": "4711",
+                       "SLURM_JOB_UID": str(self.uid)}  # fmt: skip
+        return subprocess.run([str(FILES / "slurm" / name)], env=environment, capture_output=True, timeout=60, check=False).returncode
+
+    def test_root_gives_nothing_away_through_a_link(self):
+        self.run_script("prolog.sh")
+        victim = self.root.parent / "victim"
+        victim.mkdir()
+        before = victim.stat()
+        (self.root / "jobs" / "4711").rmdir()
+        (self.root / "jobs" / "4711").symlink_to(victim)
+        self.assertEqual(self.refused("prolog.sh"), 1)
+        self.assertEqual((victim.stat().st_mode, victim.stat().st_uid), (before.st_mode, before.st_uid))
+        (self.root / "jobs" / "4711").unlink()
+        (self.root / "jobs").chmod(0o777)
+        self.assertEqual(self.refused("prolog.sh"), 1)
+        self.assertFalse((self.root / "jobs" / "4711").exists())
+
+    def test_users_cannot_make_the_epilog_fail(self):
+        self.run_script("prolog.sh")
+        (self.root / "figures" / "spillway-4711-1.prom").mkdir()
+        self.run_script("epilog.sh")
+        self.assertFalse((self.root / "jobs" / "4711").exists())
+
     def test_what_is_no_job_changes_nothing(self):
         (self.root / "jobs").mkdir(parents=True)
         (self.root / "keep").write_text("x")

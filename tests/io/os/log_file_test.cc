@@ -1,5 +1,6 @@
 #include "io/os/log_file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -123,6 +124,13 @@ TEST_F(LogFileTest, WhatCannotBeOpenedIsAnErrorAndChangesNothing) {
   EXPECT_FALSE(OpenLogFile(folder_ + "/link").ok()) << "a link could lead anywhere";
   ASSERT_EQ(::mkfifo((folder_ + "/pipe").c_str(), 0600), 0);
   EXPECT_FALSE(OpenLogFile(folder_ + "/pipe").ok()) << "nobody reads it";
+  const int reader = ::open((folder_ + "/pipe").c_str(), O_RDONLY | O_NONBLOCK);
+  EXPECT_FALSE(OpenLogFile(folder_ + "/pipe").ok()) << "who reads it may leave";
+  ::close(reader);
+  if (::geteuid() != 0) return;
+  std::ofstream(folder_ + "/theirs.log") << "";
+  ASSERT_EQ(::chown((folder_ + "/theirs.log").c_str(), 12345, 12345), 0);
+  EXPECT_TRUE(absl::IsPermissionDenied(OpenLogFile(folder_ + "/theirs.log")));
   OnTerminal([] { ReportLine("one"); });
   EXPECT_THAT(Content(), HasSubstr(": one\n"));
 }

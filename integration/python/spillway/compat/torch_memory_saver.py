@@ -45,8 +45,15 @@ class TorchMemorySaver:
 
     def pause(self, tag=None):
         """The memory of that tag goes, or of all tags; addresses stay. A tag that no region had has nothing to pause."""
-        for known in self._known(tag):
-            pausing.pause(known)
+        paused = []
+        try:
+            for known in self._known(tag):
+                pausing.pause(known)
+                paused.append(known)
+        except Exception:  # nothing is paused then, as of one tag
+            for known in paused:
+                pausing.resume(known)
+            raise
 
     def resume(self, tag=None):
         """The memory is there again. Bytes with a backup come back before they are used."""

@@ -8,7 +8,6 @@
 #include <array>
 #include <cinttypes>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -44,12 +43,6 @@ bool TakeLock(int fd) {
 }
 
 }  // namespace
-
-int64_t UnixNanos() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 WriteBudget::WriteBudget(Options options) : options_(std::move(options)) {
   const os::MutexLock lock(&mu_);

@@ -18,12 +18,10 @@
 
 #include "absl/status/status.h"
 #include "io/os/atomic.h"
+#include "io/os/clock.h"
 #include "io/os/sync.h"
 
 namespace spillway::io {
-
-// Nanoseconds since 1970, by the machine's wall clock.
-int64_t UnixNanos();
 
 class WriteBudget {
  public:
@@ -31,7 +29,7 @@ class WriteBudget {
     uint64_t bytes = 0;                   // that may be written in a interval
     std::chrono::nanoseconds interval{};  // above 0
     std::string path{};                   // of the record; empty: there is none, and the process counts alone
-    std::function<int64_t()> unix_nanos = UnixNanos;
+    std::function<int64_t()> unix_nanos = os::UnixNanos;
   };
   // Reads no record yet.
   explicit WriteBudget(Options options);

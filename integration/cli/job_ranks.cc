@@ -139,6 +139,11 @@ std::vector<std::string> RankNames(const ReportedRun& run) {
       absl::StrAppendFormat(&name, ", GPU %.0f", *job.device_index);
     names.push_back(std::move(name));
   }
+  if (std::set<std::string>(names.begin(), names.end()).size() == names.size()) return names;
+  for (size_t r = 0; r < names.size(); ++r) {
+    const ReportJob& job = run.ranks[r].data.job;
+    if (job.rank && job.pid) absl::StrAppendFormat(&names[r], ", process %.0f", *job.pid);
+  }
   return names;
 }
 

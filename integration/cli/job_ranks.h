@@ -42,7 +42,8 @@ struct JobRanks {
   std::vector<std::string> absent;  // "node07: rank 1 of 4"
 };
 
-// "node07, rank 2, GPU 1" as far as it tells the run's files apart: a host where there are several.
+// "node07, rank 2, GPU 1" as far as it tells the run's files apart: a host where there are several, and the
+// process where all that is alike.
 std::vector<std::string> RankNames(const ReportedRun& run);
 
 // `run` has a rank or more.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kNumber[] = "a number of 0 or more";
 
-std::string Shown(const nlohmann::json& value) {
+std::string ShownValue(const nlohmann::json& value) {
   if (value.is_number()) return value.dump();
   return absl::StrCat("of type ", value.type_name());
 }
@@ -45,7 +45,7 @@ std::optional<double> JsonFields::Number(const char* name) const {
   const nlohmann::json* value = Find(name);
   if (value == nullptr) return std::nullopt;
   if (IsNumber(*value)) return value->get<double>();
-  Fail(Path(name), Shown(*value), kNumber);
+  Fail(Path(name), ShownValue(*value), kNumber);
   return std::nullopt;
 }
 
@@ -53,7 +53,7 @@ std::optional<bool> JsonFields::Bool(const char* name) const {
   const nlohmann::json* value = Find(name);
   if (value == nullptr) return std::nullopt;
   if (value->is_boolean()) return value->get<bool>();
-  Fail(Path(name), Shown(*value), "true or false");
+  Fail(Path(name), ShownValue(*value), "true or false");
   return std::nullopt;
 }
 
@@ -61,7 +61,7 @@ std::string JsonFields::Text(const char* name) const {
   const nlohmann::json* value = Find(name);
   if (value == nullptr) return "";
   if (value->is_string()) return value->get<std::string>();
-  Fail(Path(name), Shown(*value), "a string");
+  Fail(Path(name), ShownValue(*value), "a string");
   return "";
 }
 
@@ -70,14 +70,14 @@ std::vector<std::string> JsonFields::Texts(const char* name) const {
   const nlohmann::json* list = Find(name);
   if (list == nullptr) return texts;
   if (!list->is_array()) {
-    Fail(Path(name), Shown(*list), "a list of strings");
+    Fail(Path(name), ShownValue(*list), "a list of strings");
     return texts;
   }
   for (const nlohmann::json& one : *list) {
     if (one.is_string()) {
       texts.push_back(one.get<std::string>());
     } else {
-      Fail(absl::StrCat(Path(name), "[", texts.size(), "]"), Shown(one), "a string");
+      Fail(absl::StrCat(Path(name), "[", texts.size(), "]"), ShownValue(one), "a string");
       return texts;
     }
   }
@@ -89,13 +89,13 @@ std::vector<double> JsonFields::Numbers(const char* name) const {
   const nlohmann::json* list = Find(name);
   if (list == nullptr) return numbers;
   if (!list->is_array()) {
-    Fail(Path(name), Shown(*list), "a list of numbers");
+    Fail(Path(name), ShownValue(*list), "a list of numbers");
     return numbers;
   }
   numbers.reserve(list->size());
   for (const nlohmann::json& one : *list) {
     if (!IsNumber(one)) {
-      Fail(absl::StrCat(Path(name), "[", numbers.size(), "]"), Shown(one), kNumber);
+      Fail(absl::StrCat(Path(name), "[", numbers.size(), "]"), ShownValue(one), kNumber);
       return numbers;
     }
     numbers.push_back(one.get<double>());
@@ -108,14 +108,14 @@ std::vector<std::optional<size_t>> JsonFields::Indexes(const char* name, size_t 
   const nlohmann::json* list = Find(name);
   if (list == nullptr) return indexes;
   if (!list->is_array()) {
-    Fail(Path(name), Shown(*list), "a list of whole numbers");
+    Fail(Path(name), ShownValue(*list), "a list of whole numbers");
     return indexes;
   }
   for (const nlohmann::json& one : *list) {
     const bool whole = one.is_number_integer() && one.get<int64_t>() >= -1 &&
                        one.get<int64_t>() < static_cast<int64_t>(count);
     if (!whole) {
-      Fail(absl::StrCat(Path(name), "[", indexes.size(), "]"), Shown(one),
+      Fail(absl::StrCat(Path(name), "[", indexes.size(), "]"), ShownValue(one),
            absl::StrFormat("a whole number below %d, the length of its list", count));
       return indexes;
     }
@@ -129,7 +129,7 @@ std::optional<JsonFields> JsonFields::Object(const char* name) const {
   const nlohmann::json* value = Find(name);
   if (value == nullptr) return std::nullopt;
   if (value->is_object()) return JsonFields(*value, Path(name), status_);
-  Fail(Path(name), Shown(*value), "an object");
+  Fail(Path(name), ShownValue(*value), "an object");
   return std::nullopt;
 }
 
@@ -138,13 +138,13 @@ std::vector<JsonFields> JsonFields::Objects(const char* name) const {
   const nlohmann::json* list = Find(name);
   if (list == nullptr) return objects;
   if (!list->is_array()) {
-    Fail(Path(name), Shown(*list), "a list of objects");
+    Fail(Path(name), ShownValue(*list), "a list of objects");
     return objects;
   }
   for (const nlohmann::json& one : *list) {
     const std::string place = absl::StrCat(Path(name), "[", objects.size(), "]");
     if (!one.is_object()) {
-      Fail(place, Shown(one), "an object");
+      Fail(place, ShownValue(one), "an object");
       return objects;
     }
     objects.emplace_back(one, place, status_);
@@ -158,7 +158,7 @@ std::vector<std::pair<std::string, JsonFields>> JsonFields::Members() const {
     if (value.is_object())
       members.emplace_back(name, JsonFields(value, Path(name), status_));
     else
-      Fail(Path(name), Shown(value), "an object");
+      Fail(Path(name), ShownValue(value), "an object");
   }
   return members;
 }
@@ -169,7 +169,7 @@ std::vector<std::pair<std::string, double>> JsonFields::NumberMembers() const {
     if (IsNumber(value))
       members.emplace_back(name, value.get<double>());
     else
-      Fail(Path(name), Shown(value), kNumber);
+      Fail(Path(name), ShownValue(value), kNumber);
   }
   return members;
 }

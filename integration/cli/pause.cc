@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "integration/cli/common/exit_status.h"
+#include "integration/cli/utf8.h"
 #include "integration/engine/job_socket.h"
 #include "io/os/bytes_text.h"
 
@@ -33,29 +34,34 @@ CLI::App* Add(CLI::App* app, const char* name, const char* what, PauseOptions* o
   return command;
 }
 
-uint64_t Bytes(const nlohmann::json& state, const char* key) {
+uint64_t BytesIn(const nlohmann::json& state, const char* key) {
   const auto found = state.find(key);
   return found != state.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
 }
 
-std::string TextOf(const nlohmann::json& state, const char* key) {
+double SecondsIn(const nlohmann::json& state) {
+  const auto found = state.find("seconds");
+  return found != state.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+std::string TextIn(const nlohmann::json& state, const char* key) {
   const auto found = state.find(key);
-  return found != state.end() && found->is_string() ? found->get<std::string>() : "";
+  return found != state.end() && found->is_string() ? WithoutControls(found->get<std::string>()) : "";
 }
 
 std::string PausedText(const nlohmann::json& state) {
-  const uint64_t copied = Bytes(state, "host_bytes") + Bytes(state, "disk_bytes");
-  const uint64_t left =
-      copied + Bytes(state, "clean_bytes") + Bytes(state, "dropped_bytes") + Bytes(state, "unused_bytes");
+  const uint64_t copied = BytesIn(state, "host_bytes") + BytesIn(state, "disk_bytes");
+  const uint64_t left = copied + BytesIn(state, "clean_bytes") + BytesIn(state, "dropped_bytes") +
+                        BytesIn(state, "unused_bytes");
   std::string text = absl::StrFormat("paused in %.1f s: %s left the GPU, %s of them by copies; %s given back",
-                                     state.value("seconds", 0.0), os::BytesText(left), os::BytesText(copied),
-                                     os::BytesText(Bytes(state, "released_bytes")));
+                                     SecondsIn(state), os::BytesText(left), os::BytesText(copied),
+                                     os::BytesText(BytesIn(state, "released_bytes")));
   const auto stays = [&](const char* key, const char* why) {
-    if (Bytes(state, key) > 0) absl::StrAppend(&text, "; ", os::BytesText(Bytes(state, key)), " ", why);
+    if (BytesIn(state, key) > 0) absl::StrAppend(&text, "; ", os::BytesText(BytesIn(state, key)), " ", why);
   };
   stays("pinned_bytes", "must stay (graphs, IPC)");
   stays("failed_bytes", "could not be copied");
-  const std::string failure = TextOf(state, "failure");
+  const std::string failure = TextIn(state, "failure");
   return failure.empty() ? text : absl::StrCat(text, " (", failure, ")");
 }
 
@@ -84,7 +90,7 @@ class Command {
     if (!answer.ok()) return Problem(pid, std::string(answer.status().message()));
     nlohmann::json state = nlohmann::json::parse(*answer, nullptr, /*allow_exceptions=*/false);
     if (!state.is_object()) return Problem(pid, "its answer is none of this version's");
-    if (const std::string error = TextOf(state, "error"); !error.empty()) return Problem(pid, error);
+    if (const std::string error = TextIn(state, "error"); !error.empty()) return Problem(pid, error);
     return state;
   }
 
@@ -92,9 +98,9 @@ class Command {
     for (;;) {
       const absl::StatusOr<nlohmann::json> state = Ask(pid, "pause state");
       if (!state.ok()) return;
-      if (TextOf(*state, "state") == (pause_ ? "paused" : "running")) {
+      if (TextIn(*state, "state") == (pause_ ? "paused" : "running")) {
         std::printf("%d: %s\n", pid, pause_ ? PausedText(*state).c_str() : "runs again");
-        all_well_ &= !pause_ || Bytes(*state, "failed_bytes") == 0;
+        all_well_ &= !pause_ || BytesIn(*state, "failed_bytes") == 0;
         return;
       }
       if (Clock::now() >= deadline_) {

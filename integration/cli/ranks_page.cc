@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMostBars = 32;    // more would be a chart longer than a screen
 constexpr double kWorthSaying = 2;  // percent of the time, as in the verdict of one run
 
-std::string Seconds(double seconds) { return Shown(seconds, Unit::kSeconds); }
+std::string ShownSeconds(double seconds) { return Shown(seconds, Unit::kSeconds); }
 
 // "an iteration takes 2.60 s, 12 % longer than the fastest rank's".
 std::string Headline(const ReportedRun& run, const JobRanks& ranks) {
@@ -28,15 +28,15 @@ std::string Headline(const ReportedRun& run, const JobRanks& ranks) {
     case SlowestBy::kNothing:
       return absl::StrCat(head, ": which is the slowest is not known, no file has times.");
     case SlowestBy::kIteration:
-      return absl::StrCat(head, ": ", name, " is the slowest, an iteration takes ", Seconds(*ranks.slowest_s),
-                          " there and ", Seconds(*ranks.fastest_s), " on the fastest (",
-                          Shown(100 * (*ranks.slowest_s / *ranks.fastest_s - 1), Unit::kPercent),
-                          " longer).");
+      return absl::StrCat(
+          head, ": ", name, " is the slowest, an iteration takes ", ShownSeconds(*ranks.slowest_s),
+          " there and ", ShownSeconds(*ranks.fastest_s), " on the fastest (",
+          Shown(100 * (*ranks.slowest_s / *ranks.fastest_s - 1), Unit::kPercent), " longer).");
     case SlowestBy::kLostTime: break;
   }
   const std::string times =
       ranks.slowest_s && count > 1
-          ? absl::StrCat("they are equally fast, an iteration takes ", Seconds(*ranks.slowest_s), "; ")
+          ? absl::StrCat("they are equally fast, an iteration takes ", ShownSeconds(*ranks.slowest_s), "; ")
           : "";
   if (*facts.lost_percent < kWorthSaying)
     return absl::StrCat(head, ": ", times, "none lost more than ", Shown(*facts.lost_percent, Unit::kPercent),

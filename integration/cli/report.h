@@ -1,6 +1,6 @@
 // `spillway report`: makes the page of a run, of all ranks of a job, or of two runs side by side, or prints
-// its figures, from the files that SPILLWAY_REPORT names (docs/report.md). Reads and writes files; the
-// simulator runs in this thread. What fails is a line that names the file, and an exit status.
+// its figures, from the files that SPILLWAY_REPORT names (docs/report.md). Reads and writes files;
+// simulates on several threads of its own. What fails is a line that names the file, and an exit status.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_H_

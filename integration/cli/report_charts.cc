@@ -21,7 +21,7 @@ constexpr size_t kFewestSamples = 8;  // of an iteration that is drawn
 
 double MostOf(const Column& values) { return values.empty() ? 0 : *std::ranges::max_element(values); }
 
-double EndOf(const ReportData& data, double sampled_s) {
+double ChartEnd(const ReportData& data, double sampled_s) {
   return std::max(sampled_s, data.job.seconds.value_or(data.metrics.seconds.value_or(0)));
 }
 
@@ -187,7 +187,7 @@ std::optional<Chart> MemoryChart(const ReportData& data, const ReportFacts& fact
   AppendSeries(host, "host memory", 1, unit.factor, &rows);
   AppendSeries(disk, "disk", 2, unit.factor, &rows);
   AppendSeries(live, "live", 0, unit.factor, &live_rows);
-  const double end = EndOf(data, static_cast<double>(gpu.values.size()) * gpu.every_s);
+  const double end = ChartEnd(data, static_cast<double>(gpu.values.size()) * gpu.every_s);
   Json layers = Json::array();
   layers.push_back(Areas(std::move(rows), unit.name, end, Colours("name", chart.legend), true));
   if (!live.values.empty()) {
@@ -212,9 +212,10 @@ std::optional<Chart> LinkChart(const ReportData& data) {
   if (!data.transfers || (MostOf(data.transfers->to_gpu) == 0 && MostOf(data.transfers->to_host) == 0))
     return std::nullopt;
   const ReportTransfers& transfers = *data.transfers;
-  Chart chart = MirroredChart(transfers.to_gpu, transfers.to_host, transfers.every_s,
-                              EndOf(data, static_cast<double>(transfers.to_gpu.size()) * transfers.every_s),
-                              "to the GPU", "from the GPU");
+  Chart chart =
+      MirroredChart(transfers.to_gpu, transfers.to_host, transfers.every_s,
+                    ChartEnd(data, static_cast<double>(transfers.to_gpu.size()) * transfers.every_s),
+                    "to the GPU", "from the GPU");
   chart.key = "link";
   chart.title = "The link between GPU and host memory";
   chart.words =
@@ -238,9 +239,9 @@ std::vector<Chart> DriveCharts(const ReportData& data) {
   }
   for (const ReportDisk& drive : drives) {
     if (MostOf(drive.read) == 0 && MostOf(drive.written) == 0) continue;
-    Chart chart = MirroredChart(drive.read, drive.written, data.transfers->every_s,
-                                EndOf(data, static_cast<double>(drive.read.size()) * data.transfers->every_s),
-                                "read", "written");
+    Chart chart = MirroredChart(
+        drive.read, drive.written, data.transfers->every_s,
+        ChartEnd(data, static_cast<double>(drive.read.size()) * data.transfers->every_s), "read", "written");
     chart.key = absl::StrCat("drive", charts.size());
     chart.title = absl::StrCat("Spill files in ", drive.directory);
     chart.half = drives.size() > 1;
@@ -307,7 +308,7 @@ std::optional<Chart> IterationsChart(const ReportData& data, const ReportFacts& 
   layers.push_back(Json{{"data", Values(std::move(rows))},
                         {"mark", std::move(mark)},
                         {"encoding",
-                         {{"x", TimeAxis("t", EndOf(data, 0))},
+                         {{"x", TimeAxis("t", ChartEnd(data, 0))},
                           {"y", Quantity("v", absl::StrCat("one iteration, ", unit.name))}}}});
   Chart chart;
   chart.legend = {{"measured", "var(--gpu)", Mark::kLine}};

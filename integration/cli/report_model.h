@@ -1,6 +1,6 @@
-// What a report says, before it is a page or JSON: sections of figures, tables, charts and sentences. Both forms are
-// made of the same model, so that they cannot differ. report_sections and sweep_page fill it, report_page and report_json
-// show it. Data alone.
+// What a report says, before it is a page, JSON or text: sections of figures, tables, charts and sentences.
+// All forms are made of the same model, so that they cannot differ. report_sections, ranks_page, changes_page
+// and sweep_page fill it; report_page, report_json and report_text show it. Data alone.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_MODEL_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_MODEL_H_

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -20,6 +21,7 @@
 #include "integration/cli/page_file.h"
 #include "integration/cli/report.h"
 #include "integration/cli/report_files.h"
+#include "integration/cli/run_files.h"
 #include "integration/engine/machine.h"
 #include "integration/engine/output_file.h"
 #include "integration/settings/environment.h"
@@ -72,15 +74,14 @@ int EndBySignal(int signal) {
   return 128 + signal;  // it was blocked, or cannot end a process
 }
 
-// Without this process nothing would end the command, and nobody wait for it. Of SIGTERM a launcher such as torchrun can
-// tell its workers, which SIGKILL would leave behind.
+// Without this process nothing would end the command, and nobody wait for it. Of SIGTERM a launcher such as
+// torchrun can tell its workers, which SIGKILL would leave behind.
 void EndWithParent(pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::raise(SIGTERM);
 }
 
-// Signals that come before the child is there
-// wait until it is.
+// Signals that come before the child is there wait until it is.
 pid_t Start(const std::vector<char*>& command, sigset_t* blocked, sigset_t* before) {
   ::sigemptyset(blocked);
   for (int signal : kHandedOn) ::sigaddset(blocked, signal);
@@ -104,15 +105,16 @@ int WaitFor(pid_t child) {
   return status;
 }
 
-// Of a launcher that starts each rank with a `spillway run` of its own: the others make pages of their ranks. None: this
-// process has started all ranks, or there is one.
+// Of a launcher that starts each rank with a `spillway run` of its own: the others make pages of their ranks.
+// None: this process has started all ranks, or there is one.
 std::optional<int> OwnRank() {
   std::vector<std::string> warnings;  // the job says them
   const NodeRanks ranks = ReadNodeRanks(EnvironmentVariable, &warnings);
   return ranks.size > 1 ? std::optional<int>(ranks.rank) : std::nullopt;
 }
 
-// Where names tell processes apart and not ranks, what a process wrote of itself does. What cannot be read is not.
+// Where names tell processes apart and not ranks, what a process wrote of itself does. What cannot be read is
+// not.
 bool IsAnotherRanks(const std::string& file, int rank) {
   std::ifstream stream(file);
   const auto data = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
@@ -123,6 +125,18 @@ bool IsAnotherRanks(const std::string& file, int rank) {
     return !found.is_null() && found != own;
   };
   return says_other("rank", rank) || says_other("host", HostName());
+}
+
+// A command may also start one job after another, and launchers give each rank an argument of its own.
+bool AreRanksOfOneJob(const std::vector<std::string>& files) {
+  const auto runs = ReadRuns(files, FilesAre::kRanks);
+  if (!runs.ok()) return false;  // lines of its own page name the problem
+  const std::vector<RankFile>& ranks = runs->front().ranks;
+  for (auto one = ranks.begin(); one != ranks.end(); ++one) {
+    if (!std::all_of(ranks.begin(), one, [&](const RankFile& it) { return RanTogether(it.data, one->data); }))
+      return false;
+  }
+  return true;
 }
 
 void MakePages(const std::string& page, long long since_unix_ns, const std::string& library_directory) {
@@ -141,7 +155,7 @@ void MakePages(const std::string& page, long long since_unix_ns, const std::stri
   const auto make = [&library_directory](std::vector<std::string> data, const std::string& page_of_it) {
     ReportOptions options;
     options.files = std::move(data);
-    options.files_are = FilesAre::kRanks;  // one command wrote them
+    options.files_are = FilesAre::kRanks;
     options.output = page_of_it;
     options.library_directory = library_directory;
     const absl::Status status = WriteReportPage(options);
@@ -152,7 +166,7 @@ void MakePages(const std::string& page, long long since_unix_ns, const std::stri
                    std::string(status.message()).c_str());
   };
   for (const std::string& file : files) make({file}, PageOfDataFile(file));
-  if (files.size() > 1) make(files, PageOfRanks(pattern));
+  if (files.size() > 1 && AreRanksOfOneJob(files)) make(files, PageOfRanks(pattern));
 }
 
 }  // namespace

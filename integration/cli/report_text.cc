@@ -5,24 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "integration/cli/report_json.h"
+#include "integration/cli/utf8.h"
 
 namespace spillway::integration {
 namespace {
 
 constexpr char kIndent[] = "  ";
-
-// C0, DEL, and C1 as UTF-8 has it (C2 80 to C2 9F).
-std::string Plain(const std::string& text) {
-  std::string plain;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
-    const bool c1 = byte == 0xC2 && next >= 0x80 && next < 0xA0;
-    plain += byte < 0x20 || byte == 0x7f || c1 ? '?' : text[i];
-    if (c1) ++i;
-  }
-  return plain;
-}
 
 std::string Padded(const std::string& text, size_t columns, bool right) {
   const std::string space(columns - std::min(columns, ColumnsOf(text)), ' ');
@@ -40,8 +28,9 @@ std::string FiguresText(const Section& section) {
   std::string text;
   for (const Figure& figure : section.figures) {
     const std::string note = figure.note.empty() ? "" : absl::StrCat(" (", figure.note, ")");
-    absl::StrAppend(&text, Line(absl::StrCat(kIndent, Padded(figure.label, widest, false), kIndent,
-                                             figure.value ? TextOf(figure) : "not known", Plain(note))));
+    absl::StrAppend(&text,
+                    Line(absl::StrCat(kIndent, Padded(figure.label, widest, false), kIndent,
+                                      figure.value ? TextOf(figure) : "not known", WithoutControls(note))));
   }
   return text;
 }
@@ -55,11 +44,11 @@ bool IsOfNumbers(const Table& table, size_t column) {
 
 std::string TableText(const Table& table) {
   std::vector<std::vector<std::string>> lines(1);
-  for (const TableColumn& column : table.columns) lines[0].push_back(Plain(column.name));
+  for (const TableColumn& column : table.columns) lines[0].push_back(WithoutControls(column.name));
   for (const auto& row : table.rows) {
     std::vector<std::string>& line = lines.emplace_back();
     for (size_t c = 0; c < table.columns.size(); ++c)
-      line.push_back(c < row.size() ? Plain(TextOf(row[c], table.columns[c])) : "");
+      line.push_back(c < row.size() ? WithoutControls(TextOf(row[c], table.columns[c])) : "");
   }
   std::vector<size_t> widths(table.columns.size());
   for (const auto& line : lines) {
@@ -84,13 +73,15 @@ size_t ColumnsOf(const std::string& text) {
 }
 
 std::string ReportText(const ReportModel& model) {
-  std::string text = absl::StrCat(model.command, ": ", Plain(model.title), "\n");
-  for (const std::string& sentence : model.verdict) absl::StrAppend(&text, Plain(sentence), "\n");
+  std::string text = absl::StrCat(model.command, ": ", WithoutControls(model.title), "\n");
+  for (const std::string& sentence : model.verdict) absl::StrAppend(&text, WithoutControls(sentence), "\n");
   for (const Section& section : model.sections) {
-    if (!section.heading.empty()) absl::StrAppend(&text, "\n", Plain(section.heading), "\n");
-    for (const std::string& words : section.words) absl::StrAppend(&text, kIndent, Plain(words), "\n");
+    if (!section.heading.empty()) absl::StrAppend(&text, "\n", WithoutControls(section.heading), "\n");
+    for (const std::string& words : section.words)
+      absl::StrAppend(&text, kIndent, WithoutControls(words), "\n");
     absl::StrAppend(&text, FiguresText(section));
-    for (const std::string& missing : section.missing) absl::StrAppend(&text, kIndent, Plain(missing), "\n");
+    for (const std::string& missing : section.missing)
+      absl::StrAppend(&text, kIndent, WithoutControls(missing), "\n");
     for (const Table& table : section.tables) {
       if (!table.rows.empty()) absl::StrAppend(&text, TableText(table));
     }

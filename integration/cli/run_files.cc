@@ -104,11 +104,15 @@ bool Belongs(const ReportedRun& run, size_t run_argument, const Named& one, File
 
 }  // namespace
 
-bool AreOfOneJob(const ReportData& a, const ReportData& b) {
+bool RanTogether(const ReportData& a, const ReportData& b) {
   const ReportJob &one = a.job, &other = b.job;
-  if (one.command != other.command || !OverlapInTime(one, other)) return false;
+  if (!OverlapInTime(one, other)) return false;
   if (IsOneProcess(one, other)) return one.device_index != other.device_index;
   return one.host != other.host || !one.rank || !other.rank || *one.rank != *other.rank;
+}
+
+bool AreOfOneJob(const ReportData& a, const ReportData& b) {
+  return a.job.command == b.job.command && RanTogether(a, b);
 }
 
 absl::StatusOr<std::vector<std::string>> DataFilesIn(const std::string& folder) {

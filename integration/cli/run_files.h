@@ -27,13 +27,16 @@ struct ReportedRun {
 
 // How files are put together.
 enum class FilesAre {
-  kByThemselves,  // SameJob says
+  kByThemselves,  // AreOfOneJob says
   kRanks,         // all of one job
   kRuns,          // what each argument names is a run
 };
 
-// Whether two files are of one job: the same command ran in two processes, or on two devices of one, at the
-// same time, and not as the same rank of a node. A time that is not known is taken to fit.
+// Whether two files can be of ranks of one job, whatever their commands: two processes, or two devices of one
+// process, ran at the same time, and not as the same rank of a node. A time that is not known is taken to fit.
+bool RanTogether(const ReportData& a, const ReportData& b);
+
+// Whether two files are of one job: they ran together, by the same command.
 bool AreOfOneJob(const ReportData& a, const ReportData& b);
 
 // Data files of the folder; those of other kinds are passed over. NotFound where there are none.

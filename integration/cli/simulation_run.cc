@@ -178,19 +178,24 @@ absl::Status FindBound(const SimulateOptions& options, const policy::Workload& w
   return absl::OkStatus();
 }
 
-// The coarse bound, by what `plan` takes where kernels last what they should.
+// The coarse bound, by what `plan` takes where kernels last what they should. What leaves in need may change
+// its tier and be written twice, so that a plan by which parts do is bounded by all plans.
 absl::Status FindCoarse(const SimulateOptions& options, const policy::Workload& workload,
                         const policy::Lifetimes& lifetimes, const policy::Machine& machine,
                         const policy::TransferPlan& plan, SimulateResult* result) {
   const double begin = ThreadCpuSeconds();
   policy::CoarseBoundOptions coarse;
-  coarse.form = IsOfOneTier(options) ? policy::LpForm::kKeepTier : policy::LpForm::kAnyPlan;
   coarse.known = result->execution.iteration;
+  uint64_t in_need = result->execution.evictions_in_need;
   if (options.noise != 0) {
     const auto run = policy::Execute(workload, lifetimes, machine, plan, ExecutionOf(options));
     if (!run.ok()) return run.status();
     coarse.known = run->iteration;
+    in_need += run->evictions_in_need;
   }
+  const bool one_tier = IsOfOneTier(options) && in_need == 0;
+  coarse.form = one_tier ? policy::LpForm::kKeepTier : policy::LpForm::kAnyPlan;
+  result->bound_kind = one_tier ? "coarse-one-tier" : "coarse";
   coarse.known = std::max(coarse.known, workload.IdealTime());
   const auto found = policy::FindCoarseBound(workload, policy::FindLifetimes(workload), machine, coarse);
   if (!found.ok()) return found.status();

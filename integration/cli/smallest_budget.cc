@@ -44,13 +44,11 @@ Bytes SmallestBudget(const BudgetRange& range, size_t ends,
     std::vector<Bytes> middles;
     AddMiddles(left, halvings, &middles);
     std::vector<std::atomic<bool>> too_small(middles.size());  // each is only ever set
-    const absl::Status never_fails =
-        workers->ForEach("looking for the smallest GPU memory", middles.size() * ends, [&](size_t i) {
-          std::atomic<bool>& small = too_small[i / ends];
-          if (!small && !good(middles[i / ends], i % ends)) small = true;
-          return absl::OkStatus();
-        });
-    for (int n = 0; n < halvings && never_fails.ok(); ++n) {
+    workers->ForEach("looking for the smallest GPU memory", middles.size() * ends, [&](size_t i) {
+      std::atomic<bool>& small = too_small[i / ends];
+      if (!small && !good(middles[i / ends], i % ends)) small = true;
+    });
+    for (int n = 0; n < halvings; ++n) {
       const auto found = std::ranges::find(middles, MiddleOf(left));
       if (found == middles.end()) break;
       (too_small[static_cast<size_t>(found - middles.begin())] ? left.low : left.high) = *found;

@@ -134,7 +134,7 @@ absl::StatusOr<std::vector<SweepRow>> RunSweeps(const SimulateOptions& options,
     }
     sweeps.push_back(*sweep);
   }
-  const absl::Status status = workers->ForEach("simulating", rows.size(), [&](size_t i) {
+  const absl::Status status = workers->TryForEach("simulating", rows.size(), [&](size_t i) {
     auto row = RunRow(options, workload, *sweeps[rows[i].sweep].swept, rows[i].value);
     if (!row.ok()) return row.status();
     row->sweep = rows[i].sweep;

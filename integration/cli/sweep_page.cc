@@ -30,22 +30,26 @@ struct Column {
   double (*value)(const SimulateResult& one);
 };
 
-const policy::Execution& Run(const SimulateResult& one) { return one.execution; }
+const policy::Execution& ExecutionOf(const SimulateResult& one) { return one.execution; }
 
 constexpr Column kColumns[] = {
-    {"% of ideal", "%.2f", [](const SimulateResult& one) { return Run(one).PercentOfIdeal(); }},
+    {"% of ideal", "%.2f", [](const SimulateResult& one) { return ExecutionOf(one).PercentOfIdeal(); }},
     {"% of bound", "%.2f", [](const SimulateResult& one) { return one.PercentOfBound(); }},
-    {"iteration, s", "%.3f", [](const SimulateResult& one) { return Seconds(Run(one).iteration); }},
-    {"waits for bytes, s", "%.3f", [](const SimulateResult& one) { return Seconds(Run(one).read_wait); }},
-    {"waits for memory, s", "%.3f", [](const SimulateResult& one) { return Seconds(Run(one).memory_wait); }},
+    {"iteration, s", "%.3f", [](const SimulateResult& one) { return Seconds(ExecutionOf(one).iteration); }},
+    {"waits for bytes, s", "%.3f",
+     [](const SimulateResult& one) { return Seconds(ExecutionOf(one).read_wait); }},
+    {"waits for memory, s", "%.3f",
+     [](const SimulateResult& one) { return Seconds(ExecutionOf(one).memory_wait); }},
     {"host to GPU, GiB", "%.2f",
-     [](const SimulateResult& one) { return Run(one).traffic.host_to_gpu / kGiB; }},
-    {"SSD to GPU, GiB", "%.2f", [](const SimulateResult& one) { return Run(one).traffic.ssd_to_gpu / kGiB; }},
+     [](const SimulateResult& one) { return ExecutionOf(one).traffic.host_to_gpu / kGiB; }},
+    {"SSD to GPU, GiB", "%.2f",
+     [](const SimulateResult& one) { return ExecutionOf(one).traffic.ssd_to_gpu / kGiB; }},
     {"GPU to host, GiB", "%.2f",
-     [](const SimulateResult& one) { return Run(one).traffic.gpu_to_host / kGiB; }},
-    {"GPU to SSD, GiB", "%.2f", [](const SimulateResult& one) { return Run(one).traffic.gpu_to_ssd / kGiB; }},
+     [](const SimulateResult& one) { return ExecutionOf(one).traffic.gpu_to_host / kGiB; }},
+    {"GPU to SSD, GiB", "%.2f",
+     [](const SimulateResult& one) { return ExecutionOf(one).traffic.gpu_to_ssd / kGiB; }},
     {"peak of host memory, GiB", "%.2f",
-     [](const SimulateResult& one) { return static_cast<double>(Run(one).peak_host_bytes) / kGiB; }}};
+     [](const SimulateResult& one) { return static_cast<double>(ExecutionOf(one).peak_host_bytes) / kGiB; }}};
 
 struct Line {
   LegendEntry legend;

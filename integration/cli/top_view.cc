@@ -83,9 +83,7 @@ std::pair<std::string, std::string> Iteration(const json& answer) {
 // To one line of so many columns, whatever a job puts into its command.
 std::string Cut(std::string text, size_t width) {
   if (text.size() > width) text = text.substr(0, width - std::min<size_t>(width, 3)) + "...";
-  for (char& letter : text)
-    if (static_cast<unsigned char>(letter) < ' ') letter = '?';
-  return ValidUtf8(text);
+  return WithoutControls(ValidUtf8(text));
 }
 
 std::string CommandOf(const json& answer) {

@@ -45,4 +45,18 @@ std::string ValidUtf8(absl::string_view text) {
   return valid;
 }
 
+// C0, DEL, and C1 as UTF-8 has it (C2 80 to C2 9F).
+std::string WithoutControls(absl::string_view text) {
+  std::string plain;
+  plain.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(text[i]);
+    const uint8_t next = i + 1 < text.size() ? static_cast<uint8_t>(text[i + 1]) : 0;
+    const bool c1 = byte == 0xC2 && next >= 0x80 && next < 0xA0;
+    plain += byte < 0x20 || byte == 0x7F || c1 ? '?' : text[i];
+    if (c1) ++i;
+  }
+  return plain;
+}
+
 }  // namespace spillway::integration

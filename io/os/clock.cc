@@ -22,4 +22,10 @@ const Clock* Clock::System() {
   return clock;
 }
 
+int64_t UnixNanos() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return int64_t{now.tv_sec} * kSecond + now.tv_nsec;
+}
+
 }  // namespace spillway::os

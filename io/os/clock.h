@@ -31,6 +31,10 @@ struct SteadyClock {
   static time_point now() { return time_point(duration(Clock::System()->NowNanos())); }
 };
 
+// Nanoseconds since 1970, by the machine's wall clock, which can be set back: for records and for people. Any
+// thread; no lock.
+int64_t UnixNanos();
+
 }  // namespace spillway::os
 
 #endif  // SPILLWAY_IO_OS_CLOCK_H_

@@ -28,7 +28,7 @@ RateLimit& Limit() {
   return *limit;
 }
 
-const char* NameOf(LogLevel level) {
+const char* LevelName(LogLevel level) {
   switch (level) {
     case LogLevel::kError: return "error";
     case LogLevel::kWarn: return "warning";
@@ -92,7 +92,7 @@ void Log(LogLevel level, const std::string& text) {
     left_out = limit.left_out;
     limit.left_out = 0;
   }
-  const std::string name = NameOf(level);
+  const std::string name = LevelName(level);
   const std::string more = left_out > 0 ? " (" + std::to_string(left_out) + " lines left out)" : "";
   WriteLine(name.c_str(), (name + " ").c_str(), text + more);
 }

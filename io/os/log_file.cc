@@ -67,12 +67,6 @@ std::string TimeText(int64_t unix_nanos) {
   return text;
 }
 
-int64_t UnixNanos() {
-  timespec now = {};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
 // 0, or an errno value. In one call: lines of several processes do not mix.
 int WriteAt(int descriptor, const std::string& line) {
   const ssize_t written = ::write(descriptor, line.data(), line.size());

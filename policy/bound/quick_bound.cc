@@ -8,7 +8,7 @@
 namespace spillway::policy {
 namespace {
 
-Nanos TimeFor(int64_t bytes, double rate) {
+Nanos MoveTime(int64_t bytes, double rate) {
   return bytes <= 0 ? 0 : static_cast<Nanos>(static_cast<double>(bytes) / rate * kNanosPerSecond);
 }
 
@@ -118,8 +118,8 @@ Nanos PhaseBound(const Workload& workload, const Lifetimes& lifetimes, const Exe
   for (size_t k = 0; k < workload.kernels.size(); ++k) {
     const Nanos own = workload.kernels[k].duration;
     const int64_t excess = lifetimes.live_bytes[k] - capacity;
-    const Nanos leave = TimeFor(excess - exempt.unwritten[k], out);
-    const Nanos back = TimeFor(excess - exempt.finished[k] - exempt.overwritten[k], in);
+    const Nanos leave = MoveTime(excess - exempt.unwritten[k], out);
+    const Nanos back = MoveTime(excess - exempt.finished[k] - exempt.overwritten[k], in);
     worst = std::max(worst, std::max(before, leave) + own + std::max(total - before - own, back));
     before += own;
   }
@@ -133,9 +133,9 @@ Nanos SharedBound(const Lifetimes& lifetimes, const Exempt& exempt, int64_t capa
   for (size_t k = 0; k < lifetimes.live_bytes.size(); ++k) {
     const int64_t excess = lifetimes.live_bytes[k] - capacity;
     for (const SharedLimit& limit : limits) {
-      const Nanos written = TimeFor(excess - exempt.constant[k], 1 / limit.per_byte_written);
+      const Nanos written = MoveTime(excess - exempt.constant[k], 1 / limit.per_byte_written);
       const Nanos read =
-          TimeFor(excess - exempt.overwritten[k] - exempt.overwritten_next[k], 1 / limit.per_byte_read);
+          MoveTime(excess - exempt.overwritten[k] - exempt.overwritten_next[k], 1 / limit.per_byte_read);
       worst = std::max(worst, written + read);
     }
   }
@@ -166,9 +166,9 @@ QuickBound FindQuickBound(const Workload& workload, const Lifetimes& lifetimes, 
   QuickBound bound;
   bound.compute = workload.IdealTime();
   for (size_t k = 0; k < workload.kernels.size(); ++k) {
-    bound.load = std::max(bound.load, TimeFor(lifetimes.live_bytes[k] - gpu - exempt.overwritten[k] -
-                                                  exempt.overwritten_next[k],
-                                              machine.pcie_in));
+    bound.load = std::max(bound.load, MoveTime(lifetimes.live_bytes[k] - gpu - exempt.overwritten[k] -
+                                                   exempt.overwritten_next[k],
+                                               machine.pcie_in));
   }
   bound.phase = PhaseBound(workload, lifetimes, exempt, gpu, machine.pcie_out, machine.pcie_in);
   const int64_t inner = gpu + static_cast<int64_t>(machine.host_bytes);

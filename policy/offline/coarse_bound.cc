@@ -86,10 +86,10 @@ class CoarseSearch {
     bound_.slots = static_cast<uint32_t>(coarse.slots.size());
     if (!found.is_near) return true;  // it has spent the work
     const bool finest = coarse.slots.size() == fine_.slots.size() || bound_.iteration >= enough_;
-    const double made =
-        static_cast<double>(bound_.iteration - before_) / static_cast<double>(bound_.iteration);
+    // Of its own value: where the quick bound is higher, the bound stands still while this still grows.
+    const double made = static_cast<double>(now - before_) / static_cast<double>(bound_.iteration);
     const bool fine_enough = before_ != 0 && slots >= kLeastSlots;
-    before_ = bound_.iteration;
+    before_ = now;
     bound_.is_near = finest || (fine_enough && made <= kNear);
     return finest || (fine_enough && made <= kLittle);
   }
@@ -100,7 +100,7 @@ class CoarseSearch {
   const LpTiers tiers_;
   const Nanos enough_;
   uint64_t left_;     // work
-  Nanos before_ = 0;  // the bound by the slots before; 0: these are the first
+  Nanos before_ = 0;  // what the slots before say; 0: these are the first
   CoarseBound bound_;
 };
 

@@ -23,7 +23,7 @@ struct CoarseBoundOptions {
 struct CoarseBound {
   Nanos iteration = 0;  // no plan is faster; the quick bound at least
   // It lies within a hundredth of the LP's, as far as can be seen: the finest slots made less than that of
-  // it, or a plan takes no longer. False: the work was spent before.
+  // it, or a plan takes no longer. False: the work was spent before, or the finest that are tried made more.
   bool is_near = false;
   uint32_t slots = 0;  // of the last timeline; 0: it took none
 };

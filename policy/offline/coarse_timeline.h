@@ -1,7 +1,7 @@
 // CoarseTimeline: an LpTimeline of few slots, for a linear programme that is solved in a second. What it
 // loses only helps plans: memory must suffice at the points that are left alone, bytes may flow from the
 // point before their interval to the point behind it, and tensors that are then used alike become one. So a
-// bound by it holds for the iteration as it is. For FindFluidBound. Data only; nothing fails.
+// bound by it holds for the iteration as it is. For FindCoarseBound. Data only; nothing fails.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_COARSE_TIMELINE_H_
 #define SPILLWAY_POLICY_OFFLINE_COARSE_TIMELINE_H_

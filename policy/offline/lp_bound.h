@@ -1,7 +1,7 @@
 // FindLpBound: the time of a steady iteration that no plan beats, by a linear programme over all plans that
 // move bytes as a fluid. For `spillway simulate --bound lp` and PlanByLp. Takes seconds for a thousand
-// kernels. One thread at a time. Fails where a kernel does not fit the GPU, the solver fails, or the build
-// has none. docs/planner.md, heading "Bounds".
+// kernels. Any thread, each call by itself. Fails where a kernel does not fit the GPU, the solver fails, or
+// the build has none. docs/planner.md, heading "Bounds".
 
 #ifndef SPILLWAY_POLICY_OFFLINE_LP_BOUND_H_
 #define SPILLWAY_POLICY_OFFLINE_LP_BOUND_H_

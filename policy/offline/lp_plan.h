@@ -1,6 +1,6 @@
 // PlanByLp: the LP's solution rounded to whole pieces, as a plan for the simulator (`--policy lp`). For
-// comparison with the planner, which needs milliseconds where this needs seconds. One thread at a time. Fails
-// as FindLpBound does.
+// comparison with the planner, which needs milliseconds where this needs seconds. Any thread, each call by
+// itself. Fails as FindLpBound does.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_LP_PLAN_H_
 #define SPILLWAY_POLICY_OFFLINE_LP_PLAN_H_

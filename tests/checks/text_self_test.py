@@ -11,7 +11,6 @@ import settings_page
 import sleeps
 import text_rules
 import troubleshooting
-import types_once
 import words
 from planted import HEAD, Planted
 
@@ -159,27 +158,6 @@ class TextRulesTest(Planted):
     def test_a_line_for_a_file_that_is_not_long_is_found(self):
         self.put("io/a.cc", HEAD + "int a;\n")
         self.assertEqual(len(self.found({"io/a.cc": "generated"})), 1)
-
-
-class TypesOnceTest(Planted):
-    def found(self):
-        return types_once.find_problems(self.root)
-
-    def test_types_with_names_of_their_own_pass(self):
-        self.put("io/a.h", "struct Slot;\nclass Store final : public Slot {\n};\nstruct Store::State {\n};\nenum class Kind : int { kA };\n")
-        self.put("io/b.h", "struct Slot {\n};\n")
-        self.put("io/b.cc", "struct Slot {\n};\n")
-        self.put("integration/simcuda/b.h", "struct Slot {\n};\n")
-        self.assertEqual(self.found(), [])
-
-    def test_a_name_of_two_types_is_found(self):
-        for first, second in (("struct Slot {\n};\n", "class Slot {\n};\n"), ("enum class Slot { kA };\n", "struct [[nodiscard]] Slot {\n};\n")):
-            self.put("io/a.h", first)
-            self.put("policy/b.h", second)
-            self.assertEqual(self.found(), ["Slot is defined in io/a.h, policy/b.h: name each after what it is"])
-
-    def test_a_tree_that_was_not_read_is_found(self):
-        self.assertEqual(types_once.find_problems(self.root, fewest=1), ["only 0 types found, expected 1"])
 
 
 class HeaderCommentsTest(Planted):

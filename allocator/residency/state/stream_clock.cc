@@ -22,7 +22,7 @@ bool IsOwnThreads(uint64_t key) {
   return key - reinterpret_cast<uint64_t>(&os::PerThread<ThreadIdentity>()) < sizeof(ThreadIdentity);
 }
 
-uint64_t HashOf(uint64_t key) { return (key * 0x9E3779B97F4A7C15u) >> 40; }
+uint64_t BucketOf(uint64_t key) { return (key * 0x9E3779B97F4A7C15u) >> 40; }
 
 }  // namespace
 
@@ -58,7 +58,7 @@ uint64_t StreamClock::KeyOf(StreamRef stream) const {
 
 // Where the key is in the table; kTableSize: nowhere.
 uint64_t StreamClock::PlaceOf(uint64_t key) const {
-  for (uint64_t probes = 0, at = HashOf(key); probes < kTableSize; ++probes, ++at) {
+  for (uint64_t probes = 0, at = BucketOf(key); probes < kTableSize; ++probes, ++at) {
     const uint64_t found = keys_[at % kTableSize].load(std::memory_order_acquire);
     if (found == key) return at % kTableSize;
     if (found == kEmptyKey) break;
@@ -87,7 +87,7 @@ StreamIndex StreamClock::Insert(uint64_t key, StreamRef stream) {
   if (const uint64_t at = PlaceOf(key); at != kTableSize) return values_[at].load(std::memory_order_relaxed);
   const StreamIndex index = FreeIndexLocked();
   if (index == kNoStream) return kNoStream;
-  uint64_t place = HashOf(key) % kTableSize;  // there are fewer streams than places: one is free
+  uint64_t place = BucketOf(key) % kTableSize;  // there are fewer streams than places: one is free
   while (keys_[place].load(std::memory_order_relaxed) > kDeletedKey) place = (place + 1) % kTableSize;
   streams_[index].handle = stream.Explicit();
   streams_[index].context = context;

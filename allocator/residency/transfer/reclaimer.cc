@@ -26,7 +26,7 @@ bool HasNoPinOrTransfer(const Block& block) {
          !block.memory.mapping && !block.allocation.freed;
 }
 
-uint64_t ChunksOf(const std::vector<Block*>& blocks) {
+uint64_t ChunkCount(const std::vector<Block*>& blocks) {
   uint64_t chunks = 0;
   for (const Block* block : blocks) chunks += block->chunks;
   return chunks;
@@ -102,7 +102,7 @@ bool Reclaimer::StartEvictions() {
     if (missing.any > decommitted && core_->evict.load())
       ChooseVictimsLocked(lock, missing.any - decommitted, demand, &victims);
     // A prefetch is of a block that is needed soon: it gives its chunks back where nothing else can.
-    if (demand && ChunksOf(victims) < missing.any) cancelled = faulter_->CancelPrefetchesLocked(lock);
+    if (demand && ChunkCount(victims) < missing.any) cancelled = faulter_->CancelPrefetchesLocked(lock);
     started = !victims.empty();
     if (started) evictor_->StartLocked(lock, victims);
     if (demand) RefuseIfStuckLocked(lock, cancelled);
@@ -146,13 +146,13 @@ uint64_t Reclaimer::ChooseDecommitsLocked(const TableLock& lock, uint64_t chunks
   SelectLocked(
       lock, &choice.cached, chunks, [](const Block& block) { return block.allocation.freed_at; },
       [now](const Block& block) { return block.allocation.listed && !Pauses(block, now); }, victims);
-  const uint64_t cached = ChunksOf(*victims);
+  const uint64_t cached = ChunkCount(*victims);
   if (!demand || cached >= chunks) return cached;
   SelectLocked(
       lock, &choice.unused, chunks - cached,
       [](const Block& block) { return block.allocation.handed_out_at; },
       [now](const Block& block) { return !block.used_since_hand_out() && !Pauses(block, now); }, victims);
-  return ChunksOf(*victims);
+  return ChunkCount(*victims);
 }
 
 // Live blocks: the one needed farthest ahead, else the least recently used. In the background only blocks

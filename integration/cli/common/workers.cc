@@ -23,7 +23,7 @@ constexpr int kEnding[] = {SIGINT, SIGTERM, SIGHUP};
 // What several threads take tasks from.
 class Queue {
  public:
-  Queue(size_t count, const Workers::Task& task) : task_(task), statuses_(count), end_(count) {}
+  Queue(size_t count, const Workers::FallibleTask& task) : task_(task), statuses_(count), end_(count) {}
 
   // Takes tasks until none is left.
   void Work() {
@@ -60,7 +60,7 @@ class Queue {
   }
 
  private:
-  const Workers::Task& task_;
+  const Workers::FallibleTask& task_;
   os::Mutex mu_{os::LockRank::kWaits};
   os::CondVar changed_;
   std::vector<absl::Status> statuses_ ABSL_GUARDED_BY(mu_);
@@ -115,7 +115,15 @@ void AddThreads(CLI::App* app, unsigned* threads) {
       ->check(CLI::Range(1u, kMostThreads));
 }
 
-absl::Status Workers::ForEach(const std::string& what, size_t count, const Task& task) {
+void Workers::ForEach(const std::string& what, size_t count, const Task& task) {
+  const absl::Status never_fails = TryForEach(what, count, [&task](size_t i) {
+    task(i);
+    return absl::OkStatus();
+  });
+  never_fails.IgnoreError();
+}
+
+absl::Status Workers::TryForEach(const std::string& what, size_t count, const FallibleTask& task) {
   Queue queue(count, task);
   const size_t wanted = std::min<size_t>(threads_, count);
   std::vector<os::Thread> started;

@@ -20,17 +20,21 @@ namespace spillway::integration {
 
 class Workers {
  public:
-  using Task = std::function<absl::Status(size_t)>;
+  using Task = std::function<void(size_t)>;
+  using FallibleTask = std::function<absl::Status(size_t)>;
 
   // `threads`: of tasks at once; 0: one for each processor that this process may use. Where `to` is a
   // terminal, it shows what is done once kWaitNanos have gone by since now; null: nowhere.
   explicit Workers(unsigned threads, std::FILE* to = nullptr, const os::Clock* clock = os::Clock::System());
 
-  // Calls task(0) to task(count - 1), each once, lower ones first, and returns when all have returned. After
-  // an error none of a higher number is begun. The error is that of the lowest number: the same as on one
-  // thread. `what` names it all: "simulating". Where the system has no thread left, those that there are do
-  // it. A signal that would end the process ends it at once, and takes the line off the terminal before.
-  absl::Status ForEach(const std::string& what, size_t count, const Task& task);
+  // Calls task(0) to task(count - 1), each once, lower ones first, and returns when all have returned. `what`
+  // names it all: "simulating". Where the system has no thread left, those that there are do it. A signal
+  // that would end the process ends it at once, and takes the line off the terminal before.
+  void ForEach(const std::string& what, size_t count, const Task& task);
+
+  // Likewise. After an error none of a higher number is begun. The error is that of the lowest number: the
+  // same as on one thread.
+  absl::Status TryForEach(const std::string& what, size_t count, const FallibleTask& task);
 
   unsigned threads() const { return threads_; }
 

@@ -42,7 +42,7 @@ std::string SizeText(uint64_t bytes) {
 }
 
 // Coarser where it is large: figures to be read by people.
-uint64_t Rounded(uint64_t bytes) {
+uint64_t RoundedDown(uint64_t bytes) {
   const uint64_t unit = bytes >= 8 * kGibibyte ? kGibibyte : bytes >= kGibibyte ? kGibibyte / 4 : kChunkBytes;
   return bytes / unit * unit;
 }
@@ -209,10 +209,10 @@ void Choice::DefaultHostMemory(const std::vector<const DiskFacts*>& disks) {
       !facts_.driver.stand_in && link > 0 && disk_rate > 0 && disk_rate < kSlowBesideLink * link;
   const bool half = slow || (disks.empty() && facts_.disk_unused.empty());
   const uint64_t unlimited = half ? available / 2 : DefaultHostCap(available, 1);
-  const uint64_t bytes = Rounded(Limited(unlimited, facts_.most_host_memory, available));
+  const uint64_t bytes = RoundedDown(Limited(unlimited, facts_.most_host_memory, available));
   std::string reason =
       absl::StrCat(half ? "half of the " : "a quarter of the ", BytesText(available), " available");
-  if (bytes < Rounded(unlimited)) reason = "the limit of /etc/spillway.conf; without it " + reason;
+  if (bytes < RoundedDown(unlimited)) reason = "the limit of /etc/spillway.conf; without it " + reason;
   if (half && disks.empty()) absl::StrAppend(&reason, ", since there is no disk to spill to");
   if (slow)
     absl::StrAppend(&reason, ", since the disks do ", RateText(disk_rate), " where the link does ",

@@ -65,7 +65,7 @@ std::string AdviceFor(const absl::Status& status) {
   return "a driver of CUDA 12.4 or newer is needed";
 }
 
-std::string NameOf(const OpenedDriver& driver, CUdevice device) {
+std::string DeviceName(const OpenedDriver& driver, CUdevice device) {
   const auto get = reinterpret_cast<CUresult (*)(char*, int, CUdevice)>(driver.lookup("cuDeviceGetName"));
   char name[256] = {};
   if (get == nullptr || get(name, sizeof(name) - 1, device) != CUDA_SUCCESS) return "";
@@ -105,7 +105,7 @@ absl::Status FillDevice(const OpenedDriver& driver, int ordinal, const DriverOpt
   CUdevice device = 0;
   size_t total = 0, free = 0;
   SPILLWAY_RETURN_IF_ERROR(entries.ToStatus(entries.cuDeviceGet(&device, ordinal), "cuDeviceGet"));
-  facts->name = NameOf(driver, device);
+  facts->name = DeviceName(driver, device);
   facts->capability = 10 * AttributeOf(entries, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device, 0) +
                       AttributeOf(entries, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device, 0);
   facts->maps = AttributeOf(entries, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device, 0) != 0;

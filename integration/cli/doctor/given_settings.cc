@@ -26,7 +26,7 @@ struct Conf {
   std::vector<std::string> kept;  // entries of PyTorch's own, as they stand there, but for its backend
 };
 
-std::string TextOf(const Span& span) { return std::string(span.start, span.bytes); }
+std::string SpanText(const Span& span) { return std::string(span.start, span.bytes); }
 
 Conf ReadConf(const char* variable) {
   Conf conf;
@@ -35,16 +35,16 @@ Conf ReadConf(const char* variable) {
   const char* rest = text.c_str();
   ConfEntry entry = {};
   while (NextConfEntry(&rest, &entry) != 0) {
-    const std::string key = TextOf(entry.key);
+    const std::string key = SpanText(entry.key);
     const bool backend = key == "backend";
     conf.ours |= entry.ours >= 0;
     if (backend) {
       conf.names_us |= entry.ours >= 0;
     } else if (entry.ours >= 0) {
-      const std::string value = TextOf(entry.value);
+      const std::string value = SpanText(entry.value);
       conf.values[key] = entry.bracketed != 0 ? value.substr(1, value.size() - 2) : value;
     } else if (!key.empty()) {
-      conf.kept.push_back(TextOf(entry.whole));
+      conf.kept.push_back(SpanText(entry.whole));
     }
   }
   return conf;

@@ -61,6 +61,8 @@ TEST(JobRanksTest, NamesSayAsMuchAsTellsThemApart) {
   run.ranks[0].data.job.device_index = 0;
   run.ranks[1].data.job.device_index = 1;
   EXPECT_THAT(RankNames(run), ElementsAre("rank 0, GPU 0", "rank 0, GPU 1"));
+  run.ranks[1].data.job.device_index = 0;
+  EXPECT_THAT(RankNames(run), ElementsAre("rank 0, GPU 0, process 100", "rank 0, GPU 0, process 101"));
 }
 
 TEST(JobRanksTest, RanksWithoutAFileAreNamed) {

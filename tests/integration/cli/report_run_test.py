@@ -21,7 +21,12 @@ from wait_until import wait_until  # noqa: E402  (the path comes first)
 
 # A command that writes what SPILLWAY_REPORT asks for, as a job's process does, and then does what it is told.
 JOB = """
-import os, shutil, sys, signal
+import json, os, shutil, sys, signal
+def write_as(path, **job):
+    with open(sys.argv[1]) as sample, open(path, "w") as file:
+        data = json.load(sample)
+        data["job"].update(job)
+        json.dump(data, file)
 os.chdir("/")
 path = os.environ["SPILLWAY_REPORT"].replace("%p", str(os.getpid())).replace("%r", "0")
 if sys.argv[1] != "none":
@@ -142,7 +147,7 @@ class ReportRunTest(unittest.TestCase):
         self.assertTrue(wait_until(lambda: os.path.exists(self.path("ended"))))
 
     def test_each_process_has_its_page(self):
-        ending = f"os.fork()\npid = os.getpid()\nshutil.copy(sys.argv[1], {self.path('')!r} + f'x-0-{{pid}}.json')\nos.wait() if path.endswith(f'{{pid}}.json') else None"
+        ending = f"os.fork()\npid = os.getpid()\nwrite_as({self.path('')!r} + f'x-0-{{pid}}.json', pid=pid, rank=pid)\nos.wait() if path.endswith(f'{{pid}}.json') else None"
         run = self.run_job("x-%r-%p.html", ending)
         self.assertEqual(run.returncode, 0, run.stderr)
         pages = [name for name in os.listdir(self.scratch.name) if name.endswith(".html")]
@@ -150,12 +155,20 @@ class ReportRunTest(unittest.TestCase):
         self.assertIn("x-ranks-all.html", pages)
 
     def test_ranks_that_were_given_one_path_have_a_page_each_and_one_of_all(self):
-        run = self.run_job("x.html", f"shutil.copy(sys.argv[1], {self.path('x.rank1.json')!r})")
+        run = self.run_job("x.html", f"write_as({self.path('x.rank1.json')!r}, rank=1, pid=2, command=['python', 'train.py', '--local_rank=1'])")
         self.assertEqual(run.returncode, 0, run.stderr)
         pages = sorted(name for name in os.listdir(self.scratch.name) if name.endswith(".html"))
         self.assertEqual(pages, ["x.html", "x.rank1.html", "x.ranks.html"], run.stderr)
         with open(self.path("x.ranks.html"), encoding="utf-8") as page:
             self.assertIn("2 ranks of the job", page.read())
+
+    def test_jobs_one_after_another_have_no_page_of_all(self):
+        later = report_samples.fits()["job"]["started_unix"] + 1e6
+        run = self.run_job("x-%p.html", f"write_as({self.path('x-77.json')!r}, pid=77, started_unix={later})")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        pages = [name for name in os.listdir(self.scratch.name) if name.endswith(".html")]
+        self.assertEqual(len(pages), 2, run.stderr)
+        self.assertIn("x-77.html", pages)
 
     def test_a_rank_that_was_started_by_itself_makes_its_own_page(self):
         """srun, mpirun: each rank has a parent of ours, and all of them write to one folder."""

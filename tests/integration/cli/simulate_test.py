@@ -118,16 +118,23 @@ class Results(Simulate):
         quick = result_of(self.trace, *TIGHT)
         for kind in ("coarse", "coarse-one-tier"):
             own = result_of(self.trace, *TIGHT, "--bound", kind)
-            self.assertEqual(own["bound_kind"], kind)
+            self.assertEqual((own["bound_kind"], own["evictions_in_need"]), (kind, 0))
             self.assertTrue(own["share_is_known"])
             self.assertGreaterEqual(own["bound_us"], quick["bound_us"])
             self.assertLessEqual(own["bound_us"], own["iteration_us"] * 1.00001)
             noisy = result_of(self.trace, *TIGHT, "--bound", kind, "--noise", 0.2)
-            self.assertGreaterEqual(noisy["bound_us"], noisy["ideal_us"])
+            self.assertNotEqual(noisy["ideal_us"], own["ideal_us"])  # what must be waited for is the same
+            self.assertAlmostEqual(noisy["bound_us"] - noisy["ideal_us"], own["bound_us"] - own["ideal_us"], delta=0.01)
             if os.path.exists(wheels):
                 run = subprocess.run([wheels, "simulate", "--trace", self.trace, *TIGHT, "--bound", kind, "--json"],
                                      capture_output=True, text=True, check=True, timeout=100)  # fmt: skip
                 self.assertEqual(json.loads(run.stdout)["bound_us"], own["bound_us"])
+
+    def test_a_plan_that_evicts_in_need_is_bounded_by_all_plans(self):
+        some, all_plans = (result_of(self.trace, *TIGHT, "--policy", "lru", "--bound", kind)
+                           for kind in ("coarse-one-tier", "coarse"))  # fmt: skip
+        self.assertGreater(some["evictions_in_need"], 0)
+        self.assertEqual((some["bound_kind"], some["bound_us"]), ("coarse", all_plans["bound_us"]))
 
     @unittest.skipIf(without_lp(), "built without CLP")
     def test_bounds_are_ordered_and_named(self):

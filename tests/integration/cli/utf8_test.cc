@@ -27,6 +27,15 @@ TEST(Utf8Test, ReplacesEachByteThatIsNone) {
   EXPECT_EQ(ValidUtf8("\x80z"), lost + "z");
 }
 
+TEST(Utf8Test, ATerminalGetsNoControls) {
+  EXPECT_EQ(WithoutControls("a\x1b[2Jb\n\x7F\r"), "a?[2Jb???");
+  EXPECT_EQ(WithoutControls("\xC2\x9B"
+                            "2J"),
+            "?2J");                                                    // CSI in one character
+  EXPECT_EQ(WithoutControls("\xC2\xA0\xC3\x9B"), "\xC2\xA0\xC3\x9B");  // these are letters
+  EXPECT_EQ(WithoutControls("\xC2"), "\xC2");
+}
+
 TEST(Utf8Test, KeepsBytesOfZero) {
   const std::string text("a\0b", 3);
   EXPECT_EQ(ValidUtf8(text), text);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <latch>
 #include <string>
@@ -16,6 +17,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tests/fakes/wait_until.h"
 
 namespace spillway::integration {
 namespace {
@@ -30,6 +32,7 @@ class SetClock : public os::Clock {
     return now_;
   }
   void Set(int64_t now) { now_ = now; }
+  int asked() const { return asked_; }
   void WaitUntilAsked(int times) const {
     for (int is = asked_; is < times; is = asked_) asked_.wait(is);
   }
@@ -42,24 +45,18 @@ class SetClock : public os::Clock {
 TEST(WorkersTest, EachTaskRunsOnce) {
   for (const unsigned threads : {1u, 2u, 7u}) {
     std::vector<std::atomic<int>> runs(50);
-    const absl::Status status = Workers(threads).ForEach("testing", runs.size(), [&runs](size_t i) {
-      ++runs[i];
-      return absl::OkStatus();
-    });
-    EXPECT_TRUE(status.ok());
+    Workers(threads).ForEach("testing", runs.size(), [&runs](size_t i) { ++runs[i]; });
     for (const std::atomic<int>& one : runs) EXPECT_EQ(one, 1) << threads;
   }
-  EXPECT_TRUE(Workers(3).ForEach("testing", 0, [](size_t) { return absl::InternalError("none"); }).ok());
+  EXPECT_TRUE(Workers(3).TryForEach("testing", 0, [](size_t) { return absl::InternalError("none"); }).ok());
 }
 
 TEST(WorkersTest, AsManyRunTogetherAsThereAreThreads) {
   constexpr unsigned kThreads = 3;
   std::latch together(kThreads);
-  const absl::Status status = Workers(kThreads).ForEach("testing", kThreads, [&together](size_t) {
+  Workers(kThreads).ForEach("testing", kThreads, [&together](size_t) {
     together.arrive_and_wait();  // for ever, if one waited for another's end
-    return absl::OkStatus();
   });
-  EXPECT_TRUE(status.ok());
   EXPECT_GE(Workers(0).threads(), 1u);
 }
 
@@ -67,7 +64,7 @@ TEST(WorkersTest, AsManyRunTogetherAsThereAreThreads) {
 TEST(WorkersTest, TheErrorIsThatOfOneThread) {
   for (const unsigned threads : {1u, 2u, 4u, 16u}) {
     std::atomic<size_t> begun = 0;
-    const absl::Status status = Workers(threads).ForEach("testing", 1000, [&begun](size_t i) {
+    const absl::Status status = Workers(threads).TryForEach("testing", 1000, [&begun](size_t i) {
       ++begun;
       return i == 5 || i == 9 ? absl::InternalError(absl::StrCat("task ", i)) : absl::OkStatus();
     });
@@ -110,10 +107,9 @@ TEST(WorkersTest, ALineSaysOnATerminalHowFarItIs) {
   const OnTerminal terminal([] {
     SetClock clock(0);
     Workers workers(1, stderr, &clock);
-    const absl::Status status = workers.ForEach("counting", 3, [&clock](size_t i) {
+    workers.ForEach("counting", 3, [&clock](size_t i) {
       if (i == 1) clock.Set(2 * os::kSecond);
       if (i == 2) ::pause();  // the other end has read the line, and ends this
-      return absl::OkStatus();
     });
   });
   EXPECT_TRUE(absl::StrContains(terminal.ReadTo("2 of 3"), "counting 2 of 3"));
@@ -128,9 +124,8 @@ TEST(WorkersTest, NothingIsShownBeforeAWhile) {
   const OnTerminal terminal([] {
     const SetClock clock(0);
     Workers workers(2, stderr, &clock);
-    const absl::Status status = workers.ForEach("counting", 4, [&clock](size_t) {
+    workers.ForEach("counting", 4, [&clock](size_t) {
       clock.WaitUntilAsked(3);  // at the beginning, and when the progress was looked at twice
-      return absl::OkStatus();
     });
     std::fputs("end", stderr);
   });
@@ -140,9 +135,12 @@ TEST(WorkersTest, NothingIsShownBeforeAWhile) {
 
 TEST(WorkersTest, NothingIsShownWhereThereIsNoTerminal) {
   std::FILE* const file = std::tmpfile();
-  const SetClock clock(0);
+  SetClock clock(0);
   Workers workers(2, file, &clock);
-  EXPECT_TRUE(workers.ForEach("counting", 3, [](size_t) { return absl::OkStatus(); }).ok());
+  clock.Set(2 * Workers::kWaitNanos);
+  workers.ForEach("counting", 2, [&clock](size_t) {  // long enough for two looks, which there must not be
+    EXPECT_FALSE(tests::WaitUntil([&clock] { return clock.asked() > 1; }, std::chrono::milliseconds(500)));
+  });
   EXPECT_EQ(std::ftell(file), 0);
   std::fclose(file);
 }

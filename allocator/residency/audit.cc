@@ -142,7 +142,9 @@ CUresult AuditedResidency::RunInTurn(const AccessSet& set, Reach reach, StreamRe
     return result;
   }
   over_.store(true);
-  observer_->OnFault({core_->options.device, number_, tag, result, RangesOf(set)});
+  std::vector<Range> named;
+  FindRanges(set, &named);
+  observer_->OnFault({core_->options.device, number_, tag, result, std::move(named)});
   return result;
 }
 
@@ -227,16 +229,6 @@ void AuditedResidency::RemapAll() {
   }
   // After a fault the device is lost, and nothing can be mapped any more.
   RemapSet(unmapped).IgnoreError();
-}
-
-std::vector<Residency::Range> AuditedResidency::RangesOf(const AccessSet& set) {
-  std::vector<Range> ranges;
-  const TableLock lock(core_->table);
-  for (BlockId id : set) {
-    const Block& block = core_->table.at(id);
-    ranges.push_back({block.address, block.allocation.requested_bytes});
-  }
-  return ranges;
 }
 
 // ---- Turns.

@@ -65,7 +65,6 @@ class AuditedResidency final : public DeviceResidency {
   // Maps the set again. In turn.
   absl::Status RemapSet(const AccessSet& set);
   void RemapAll();
-  std::vector<Range> RangesOf(const AccessSet& set);
 
   // Waits for this thread's turn. No lock is kept during a turn, which waits for the GPU. False: the wait
   // ended, the device has shut down, or `until` has passed.

@@ -193,15 +193,11 @@ void DeviceResidency::Unpin(const std::vector<PinnedBlock>& pinned, PinReason re
   components_->thread->Wake();
 }
 
-void DeviceResidency::NoteEscapedUse(const std::vector<PinnedBlock>& pinned, const EscapedUsers& users) {
-  if (core_->closed.load()) return;
+void DeviceResidency::FindRanges(const AccessSet& set, std::vector<Range>* ranges) const {
   const TableLock lock(core_->table);
-  for (const PinnedBlock& entry : pinned) {
-    Block* const block = &core_->table.at(entry.id);
-    if (block->allocation.generation != entry.generation || !block->live()) continue;
-    // The pin may have ended meanwhile: an eviction that has read the uses already does not know this one.
-    if (block->eviction.job != nullptr) core_->table.CancelEvictionLocked(lock, block);
-    RecordEscapedUseLocked(lock, block, users);
+  for (const BlockId id : set) {
+    const Block& block = core_->table.at(id);
+    if (block.live()) ranges->push_back({block.address, block.allocation.requested_bytes});
   }
 }
 

@@ -61,7 +61,7 @@ class DeviceResidency : public Residency {
   using Residency::Pin;
   absl::Status Pin(const AccessSet& set, PinReason reason, std::vector<PinnedBlock>* pinned) override;
   void Unpin(const std::vector<PinnedBlock>& pinned, PinReason reason, const EscapedUsers& users) override;
-  void NoteEscapedUse(const std::vector<PinnedBlock>& pinned, const EscapedUsers& users) override;
+  void FindRanges(const AccessSet& set, std::vector<Range>* ranges) const override;
 
   void OnStreamDestroy(CUstream stream) override;
   void OnCaptureBegin(CUstream stream) override;

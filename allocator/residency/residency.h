@@ -87,8 +87,8 @@ class Residency {
   // Ends one pin of each block. A block without another may leave once `users` are done. A block that was
   // freed meanwhile is left alone.
   virtual void Unpin(const std::vector<PinnedBlock>& pinned, PinReason reason, const EscapedUsers& users) = 0;
-  // The pinned blocks may be in use by `users`, whom nothing can ask later: records that use now.
-  virtual void NoteEscapedUse(const std::vector<PinnedBlock>& pinned, const EscapedUsers& users) = 0;
+  // Appends where the blocks of the set lie, but for those that have been freed.
+  virtual void FindRanges(const AccessSet& set, std::vector<Range>* ranges) const = 0;
 
   // ---- Streams, capture, external memory. Called from the hooks, before the real call unless a
   // comment names another time.

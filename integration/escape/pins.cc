@@ -21,16 +21,29 @@ bool IsOrdinary(PinReason reason) {
          reason == PinReason::kModuleGlobal;
 }
 
+AccessSet PartOn(int device, const AccessSet& set) {
+  AccessSet part;
+  for (const BlockId id : set) {
+    if (id.device() == device) part.Add(id);
+  }
+  return part;
+}
+
 }  // namespace
+
+void FindRanges(const DeviceResidencies& devices, const AccessSet& set,
+                std::vector<allocator::BlockRange>* ranges) {
+  for (int device = 0; device < allocator::kMaxDevices && !set.empty(); ++device) {
+    const Residency* const residency = devices.Of(device);
+    if (residency != nullptr) residency->FindRanges(PartOn(device, set), ranges);
+  }
+}
 
 CUresult PinBlocks(const DeviceResidencies& devices, const AccessSet& set, PinReason reason,
                    PinTicket* ticket) {
   PinTicket taken{reason, {}};
   for (int device = 0; device < allocator::kMaxDevices; ++device) {
-    AccessSet part;
-    for (const BlockId id : set) {
-      if (id.device() == device) part.Add(id);
-    }
+    const AccessSet part = PartOn(device, set);
     Residency* const residency = part.empty() ? nullptr : devices.Of(device);
     if (residency == nullptr) continue;
     const absl::Status pinned = residency->Pin(part, reason, &taken.blocks);

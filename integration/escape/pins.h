@@ -1,7 +1,7 @@
 // Long-term pins over all devices, for calls that let an address of ours go where no launch names it. They
 // are taken before the real call and ended when the last word that leads to the block is gone. Called by the
 // hooks on the thread of the hooked call, with no lock of ours held. A pin that cannot be taken is refused
-// with the driver's code. PointerTables, GraphPins and ObjectPins know what ends which pin; Residency counts
+// with the driver's code. PointerTables and ObjectPins know what ends which pin; Residency counts
 // them.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_PINS_H_
@@ -43,6 +43,10 @@ struct PinTicket {
   allocator::PinReason reason = allocator::PinReason::kUnknownCall;
   std::vector<allocator::PinnedBlock> blocks;
 };
+
+// Appends where the blocks of the set lie. Any thread; no lock held.
+void FindRanges(const DeviceResidencies& devices, const allocator::AccessSet& set,
+                std::vector<allocator::BlockRange>* ranges);
 
 // Makes the set resident and pins it for `reason`. `ticket` gets the pins; null: they last until the blocks
 // are freed. When a block cannot be pinned, the pins already taken are ended, the log gives the reason, and

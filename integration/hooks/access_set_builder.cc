@@ -78,6 +78,21 @@ HookScope::~HookScope() {
   if (t_scratch_dead) delete builder_;
 }
 
+void AccessSetBuilder::Blocks(const std::vector<allocator::BlockRange>& ranges) {
+  // A graph may name thousands of blocks, which Add would search again and again. As long as each range is one
+  // block, only the last one can be met again.
+  bool one_each = true;
+  for (const allocator::BlockRange& range : ranges) {
+    const BlockId id = map().Find(range.base);
+    one_each &= id.valid() && map().Find(range.base + range.bytes - 1) == id;
+    if (!one_each) {
+      Range(range.base, range.bytes);
+    } else if (set_.empty() || *(set_.end() - 1) != id) {
+      set_.AddNew(id);
+    }
+  }
+}
+
 void AccessSetBuilder::WritesFromHost(uint64_t address, const void* source, uint64_t bytes) {
   Writes(address, bytes);
   if (source == nullptr || bytes > kLargestPointerTable) return;

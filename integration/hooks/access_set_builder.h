@@ -50,6 +50,8 @@ class AccessSetBuilder {
     if (bytes != 0 && context_->addresses->Contains(address))
       context_->addresses->CollectRange(address, bytes, &set_);
   }
+  // Adds the blocks of ranges that were blocks of ours once, in order of address, to an empty set.
+  void Blocks(const std::vector<allocator::BlockRange>& ranges);
   // Adds the blocks of `rows` runs of `width` bytes, `pitch` bytes apart.
   void PitchedRange(uint64_t address, uint64_t pitch, uint64_t width, uint64_t rows) {
     if (width != 0 && rows != 0) Range(address, (rows - 1) * pitch + width);

@@ -3,10 +3,14 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <iterator>
 #include <string>
+
+#include "integration/hooks/launch_reports.h"
+#include "io/os/log.h"
 
 namespace spillway::integration {
 namespace {
@@ -95,11 +99,11 @@ void ForEachBody(const Params& params, Visit&& visit) {
 
 }  // namespace
 
-void NoteGraphsAdded(GraphPins* graphs, CUgraph graph, CUgraphNode node, const CUgraphNodeParams& params) {
+void NoteGraphsAdded(GraphBlocks* graphs, CUgraph graph, CUgraphNode node, const CUgraphNodeParams& params) {
   if (ValueOf(params.type) == CU_GRAPH_NODE_TYPE_GRAPH) {
-    if (graph != nullptr && TakesOver(params.graph)) {
+    if (TakesOver(params.graph)) {
       graphs->AddBody(graph, node, params.graph.graph);
-    } else {
+    } else if (graph != nullptr) {
       graphs->Include(graph, params.graph.graph);
     }
   }
@@ -107,15 +111,96 @@ void NoteGraphsAdded(GraphPins* graphs, CUgraph graph, CUgraphNode node, const C
   ForEachBody(params, [&](CUgraph body) { graphs->AddBody(graph, node, body); });
 }
 
-void NoteGraphsSet(GraphPins* graphs, CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams& params,
-                   GraphPins::Ended* ended) {
-  if (ValueOf(params.type) == CU_GRAPH_NODE_TYPE_GRAPH)
-    graphs->SetChild(exec, node, params.graph.graph, ended);
+void NoteGraphsSet(GraphBlocks* graphs, CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams& params) {
+  if (ValueOf(params.type) == CU_GRAPH_NODE_TYPE_GRAPH) graphs->SetChild(exec, node, params.graph.graph);
 }
 
-void NoteGraphsFound(GraphPins* graphs, const CUgraphNodeParams& params) {
+void NoteGraphsFound(GraphBlocks* graphs, const CUgraphNodeParams& params) {
   if (ValueOf(params.type) == CU_GRAPH_NODE_TYPE_GRAPH) graphs->NoteInner(params.graph.graph);
   ForEachBody(params, [&](CUgraph body) { graphs->NoteInner(body); });
+}
+
+void CollectGraph(AccessSetBuilder* builder, CUgraph graph) {
+  if (!builder->state()->graphs.Follows(graph))
+    builder->NotUnderstood("a graph of unknown nodes, launched where nobody sees it,");
+  for (const GraphBlocks::Range& range : builder->state()->graphs.BlocksOf(graph))
+    builder->Range(range.base, range.bytes);
+}
+
+void CollectChild(AccessSetBuilder* builder, const CUgraphNodeParams* params) {
+  if (params != nullptr && ValueOf(params->type) == CU_GRAPH_NODE_TYPE_GRAPH)
+    CollectGraph(builder, params->graph.graph);
+}
+
+CUresult PassUnfollowed(AccessSetBuilder* builder, const RowInfo& row, RealCall real) {
+  if (!builder->set().empty()) builder->state()->pin_reports.Report(allocator::PinReason::kGraph, row.symbol);
+  return PassPinning(builder, allocator::PinReason::kGraph, real);
+}
+
+CUresult PassChanged(const RowInfo& row, CUgraphExec exec, CUgraph graph, RealCall real,
+                     absl::FunctionRef<void(GraphBlocks*)> note) {
+  HookScope scope;
+  AccessSetBuilder* const builder = scope.builder();
+  GraphBlocks& graphs = GetHookState()->graphs;
+  const bool unseen = builder != nullptr && graphs.LaunchedByDevice(exec);
+  if (unseen) CollectGraph(builder, graph);
+  const CUresult result =
+      unseen ? PassUnfollowed(builder, row, real) : CallWithRetry(GetHookState(), kUnknownBytes, real);
+  if (result == CUDA_SUCCESS) note(&graphs);
+  return result;
+}
+
+namespace {
+
+// Adds what a launch of `exec` names, to an empty set; false: it is not known.
+bool CollectExec(AccessSetBuilder* builder, CUgraphExec exec) {
+  return builder->state()->graphs.Visit(exec, [&](const GraphBlocks::Ranges& ranges, uint64_t signature) {
+    builder->Blocks(ranges);
+    builder->tag = TagOfGraph(builder->tag, signature);
+  });
+}
+
+// A launch on a stream that is captured.
+CUresult LaunchIntoCapture(AccessSetBuilder* builder, const RowInfo& row, CUgraphExec exec,
+                           allocator::StreamRef stream, RealCall real) {
+  HookState* const state = GetHookState();
+  const uint64_t capture = CaptureOf(*state, stream);
+  // Without an id, or a certain answer, nobody can tell which graph it becomes.
+  if (builder != nullptr && !state->graphs.Follows(capture)) {
+    if (!CollectExec(builder, exec)) builder->NotUnderstood("a graph of unknown nodes inside another");
+    return PassUnfollowed(builder, row, real);
+  }
+  const CUresult result = CallWithRetry(state, kUnknownBytes, real);
+  if (result == CUDA_SUCCESS && capture != 0) state->graphs.AddExecToCapture(capture, exec);
+  return result;
+}
+
+void ReportUnknownGraph() {
+  static std::atomic<bool> reported{false};
+  if (reported.exchange(true)) return;
+  os::ReportLine(
+      "a graph is launched of whose nodes not all were seen: all blocks are brought to the GPU for each "
+      "launch "
+      "of such graphs");
+}
+
+}  // namespace
+
+CUresult GraphLaunched::Call(const RowInfo& row, decltype(&::cuGraphLaunch) real, CUgraphExec exec,
+                             CUstream handle) {
+  HookScope scope;
+  AccessSetBuilder* const builder = scope.builder();
+  HookState* const state = GetHookState();
+  const allocator::StreamRef stream{handle, row.per_thread_default};
+  const auto call = [&] { return real(exec, handle); };
+  if (IsCapturing(*state, stream)) return LaunchIntoCapture(builder, row, exec, stream, call);
+  if (builder == nullptr) return CallWithoutBlocks(state, row.tag, stream, call);
+  builder->tag = row.tag;
+  if (!CollectExec(builder, exec)) {
+    ReportUnknownGraph();
+    builder->reaches_all = builder->may_block = true;
+  }
+  return PassGate(builder, stream, call);
 }
 
 uint64_t TensorBytes(CUtensorMapDataType type, cuuint32_t rank, const cuuint64_t* sizes,

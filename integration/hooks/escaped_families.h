@@ -1,12 +1,12 @@
-// Families for calls that let an address of ours go where no launch names it: nodes of graphs, textures and
-// surfaces, tensor maps, globals of modules, tables of the driver's private functions. They run on the thread
-// of the call, which is refused when its blocks cannot be pinned. HookState keeps what is pinned and what
-// ends it. Pins that a change of graphs leaves without an owner come back as GraphPins::Ended, and
-// EndGraphPins ends them with no lock held. docs/escaped-pointers.md says what is covered.
+// Families for calls that let an address of ours go where no launch's parameters show it: nodes of graphs,
+// textures and surfaces, tensor maps, globals of modules, tables of the driver's private functions. They run
+// on the thread of the call, which is refused when its blocks cannot be pinned. HookState keeps what is
+// pinned and what ends it, and what graphs name. docs/escaped-pointers.md says what is covered.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_ESCAPED_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_ESCAPED_FAMILIES_H_
 
+#include <type_traits>
 #include <utility>
 
 #include "integration/hooks/hook_context.h"
@@ -17,17 +17,27 @@
 namespace spillway::integration {
 
 // The graphs that a new node of `graph` runs: a child, or the bodies that the driver has made for it. Null:
-// it is not known whose node that is, and what a child pins stays as long as the process.
-void NoteGraphsAdded(GraphPins* graphs, CUgraph graph, CUgraphNode node, const CUgraphNodeParams& params);
+// it is not known whose node that is.
+void NoteGraphsAdded(GraphBlocks* graphs, CUgraph graph, CUgraphNode node, const CUgraphNodeParams& params);
 // The node of the executable graph runs another child.
-void NoteGraphsSet(GraphPins* graphs, CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams& params,
-                   GraphPins::Ended* ended);
+void NoteGraphsSet(GraphBlocks* graphs, CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams& params);
 // The graphs that belong to a node whose parameters the driver gives out.
-void NoteGraphsFound(GraphPins* graphs, const CUgraphNodeParams& params);
+void NoteGraphsFound(GraphBlocks* graphs, const CUgraphNodeParams& params);
+// Adds what the child among the parameters names, if there is one, to the builder's set.
+void CollectChild(AccessSetBuilder* builder, const CUgraphNodeParams* params);
+// Adds what the graph names. Where that is not known, evictions end.
+void CollectGraph(AccessSetBuilder* builder, CUgraph graph);
+// Calls `real`, which puts the builder's set where no launch of a graph shows it: it stays on the GPU until
+// it is freed.
+CUresult PassUnfollowed(AccessSetBuilder* builder, const RowInfo& row, RealCall real);
+// Calls `real`, after which nodes of `exec` run what `graph` runs, and then `note`. Where kernels may launch
+// `exec`, the graph's blocks stay on the GPU until they are freed.
+CUresult PassChanged(const RowInfo& row, CUgraphExec exec, CUgraph graph, RealCall real,
+                     absl::FunctionRef<void(GraphBlocks*)> note);
 
-// A node is made, or gets other parameters. Its blocks stay as long as the graph that it belongs to; without
-// a graph among the arguments, until they are freed. They are pinned before the real call, which is not made
-// when that fails. The launches of the graph will name none.
+// A node is made, or gets other parameters. The launches of its graph name what it names. Where it is not
+// known whose node it is, or kernels may launch the executable graph, the blocks stay on the GPU until they
+// are freed: they are pinned before the real call, which is not made when that fails.
 struct NodeParameters {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
@@ -41,29 +51,23 @@ struct NodeParameters {
       if (result == CUDA_SUCCESS && !InsideHookedCall()) NoteGraphs(&GetHookState()->graphs, args...);
       return result;
     }
+    GraphBlocks& graphs = builder->state()->graphs;
     GraphNode::Collect(builder, args...);
-    if (!builder->set().empty())
-      builder->state()->pin_reports.Report(allocator::PinReason::kGraph, row.symbol);
-    PinTicket ticket;
-    const bool owned = graph != nullptr || exec != nullptr;  // else: until the blocks are freed
-    const CUresult result = PassPinning(builder, allocator::PinReason::kGraph, owned ? &ticket : nullptr,
-                                        [&] { return real(args...); });
+    GraphBlocks::Ranges named;
+    const bool followed = exec != nullptr ? !graphs.LaunchedByDevice(exec) : graphs.Follows(graph);
+    if (!followed) CollectChild(builder, FirstOf<CUgraphNodeParams*>(args...));
+    const CUresult result = followed ? PassIntoGraph(builder, &named, [&] { return real(args...); })
+                                     : PassUnfollowed(builder, row, [&] { return real(args...); });
     if (result != CUDA_SUCCESS) return result;
-    GraphPins& graphs = builder->state()->graphs;
-    // Not of an executable graph: a node that is made, whose pins go with its graph, or one of a graph that
-    // the call does not name.
     if (exec == nullptr) {
-      if (owned) graphs.AddToGraph(graph, std::move(ticket));
+      graphs.AddToGraph(graph, named);
       NoteGraphs(&graphs, args...);
       return result;
     }
-    GraphPins::Ended ended;
     const CUgraphNode node = FirstOf<CUgraphNode>(args...);
-    // A node of an executable graph: what it named before is given up, once its launches are done.
-    graphs.SetNode(exec, node, std::move(ticket), &ended);
+    graphs.SetNode(exec, node, named);
     if (const CUgraphNodeParams* const params = FirstOf<CUgraphNodeParams*>(args...))
-      NoteGraphsSet(&graphs, exec, node, *params, &ended);
-    EndGraphPins(builder->state(), &ended);
+      NoteGraphsSet(&graphs, exec, node, *params);
     return result;
   }
 
@@ -71,7 +75,7 @@ struct NodeParameters {
   // The graphs inside a node that is made, or gets other parameters, in a graph. They may get nodes that name
   // blocks when there are blocks.
   template <typename... A>
-  static void NoteGraphs(GraphPins* graphs, A... args) {
+  static void NoteGraphs(GraphBlocks* graphs, A... args) {
     const CUgraphNodeParams* const params = FirstOf<CUgraphNodeParams*>(args...);
     if (params == nullptr || FirstOf<CUgraphExec>(args...) != nullptr) return;
     const CUgraph graph = FirstOf<CUgraph>(args...);
@@ -92,31 +96,32 @@ struct GraphMade {
   }
 };
 
-// (node*, graph, dependencies, count, child): the graph runs what the child runs, and owns its pins, too. The
-// driver copies the child, which may end before the graph does.
+// (node*, graph, dependencies, count, child): the graph runs what the child runs. The driver copies the
+// child, which may end before the graph does.
 struct ChildNode {
-  static CUresult Call(const RowInfo&, decltype(&::cuGraphAddChildGraphNode) real, CUgraphNode* node,
+  static CUresult Call(const RowInfo& row, decltype(&::cuGraphAddChildGraphNode) real, CUgraphNode* node,
                        CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraph child) {
-    HookState* const state = GetHookState();
-    const CUresult result =
-        CallWithRetry(state, kUnknownBytes, [&] { return real(node, graph, dependencies, count, child); });
-    if (result == CUDA_SUCCESS) state->graphs.Include(graph, child);
+    HookScope scope;
+    GraphBlocks& graphs = GetHookState()->graphs;
+    const auto call = [&] { return real(node, graph, dependencies, count, child); };
+    const bool followed = scope.builder() == nullptr || graphs.Follows(graph);
+    if (!followed) CollectGraph(scope.builder(), child);
+    const CUresult result = followed ? CallWithRetry(GetHookState(), kUnknownBytes, call)
+                                     : PassUnfollowed(scope.builder(), row, call);
+    if (result == CUDA_SUCCESS) graphs.Include(graph, child);
     return result;
   }
 };
-// (exec, node, child): the node of the executable graph runs another child, whose pins it then owns.
+// (exec, node, child): the node of the executable graph runs another child.
 struct ChildParameters {
-  static CUresult Call(const RowInfo&, decltype(&::cuGraphExecChildGraphNodeSetParams) real, CUgraphExec exec,
-                       CUgraphNode node, CUgraph child) {
-    HookState* const state = GetHookState();
-    const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(exec, node, child); });
-    GraphPins::Ended ended;
-    if (result == CUDA_SUCCESS) state->graphs.SetChild(exec, node, child, &ended);
-    EndGraphPins(state, &ended);
-    return result;
+  static CUresult Call(const RowInfo& row, decltype(&::cuGraphExecChildGraphNodeSetParams) real,
+                       CUgraphExec exec, CUgraphNode node, CUgraph child) {
+    return PassChanged(
+        row, exec, child, [&] { return real(exec, node, child); },
+        [&](GraphBlocks* graphs) { graphs->SetChild(exec, node, child); });
   }
 };
-// (clone*, original): the clone owns the original's pins, too.
+// (clone*, original): the clone runs what the original runs.
 struct GraphCloned {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphClone) real, CUgraph* clone, CUgraph original) {
     HookState* const state = GetHookState();
@@ -127,32 +132,46 @@ struct GraphCloned {
     return result;
   }
 };
-// (exec*, graph, ...): the executable graph owns the graph's pins, too, and the graph may be destroyed. An
-// earlier executable graph of that handle has ended unseen: its pins end here.
+// (exec*, graph, ...): launches of the executable graph name what the graph names, which may be destroyed.
+// What kernels may launch must be there at any time.
 struct GraphInstantiated {
   template <typename... Rest>
-  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(CUgraphExec*, CUgraph, Rest...),
+  static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUgraphExec*, CUgraph, Rest...),
                        CUgraphExec* exec, CUgraph graph, Rest... rest) {
-    HookState* const state = GetHookState();
-    const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(exec, graph, rest...); });
-    GraphPins::Ended ended;
-    if (result == CUDA_SUCCESS && exec != nullptr) state->graphs.Instantiate(*exec, graph, &ended);
-    EndGraphPins(state, &ended);
+    HookScope scope;
+    GraphBlocks& graphs = GetHookState()->graphs;
+    const auto call = [&] { return real(exec, graph, rest...); };
+    const bool by_device = (LaunchedByDevice(rest) || ...);
+    const bool unseen = by_device && scope.builder() != nullptr;
+    if (unseen) CollectGraph(scope.builder(), graph);
+    const CUresult result = unseen ? PassUnfollowed(scope.builder(), row, call)
+                                   : CallWithRetry(GetHookState(), kUnknownBytes, call);
+    if (result == CUDA_SUCCESS && exec != nullptr) graphs.Instantiate(*exec, graph, by_device);
     return result;
   }
+
+ private:
+  // The flags are a number of their own, or among parameters; the oldest form has none.
+  template <typename T>
+  static bool LaunchedByDevice(T argument) {
+    if constexpr (std::is_same_v<T, unsigned long long>) {
+      return (argument & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
+    } else if constexpr (std::is_same_v<T, CUDA_GRAPH_INSTANTIATE_PARAMS*>) {
+      return argument != nullptr && (argument->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
+    } else {
+      return false;
+    }
+  }
 };
-// (exec, graph, ...): the executable graph's pins are replaced by the graph's. After a failed update the old
-// ones stay.
+// (exec, graph, ...): what the executable graph names is replaced by what the graph names. After a failed
+// update the old counts.
 struct ExecUpdated {
   template <typename... Rest>
-  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(CUgraphExec, CUgraph, Rest...),
+  static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUgraphExec, CUgraph, Rest...),
                        CUgraphExec exec, CUgraph graph, Rest... rest) {
-    HookState* const state = GetHookState();
-    const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(exec, graph, rest...); });
-    GraphPins::Ended ended;
-    if (result == CUDA_SUCCESS) state->graphs.Update(exec, graph, &ended);
-    EndGraphPins(state, &ended);
-    return result;
+    return PassChanged(
+        row, exec, graph, [&] { return real(exec, graph, rest...); },
+        [&](GraphBlocks* graphs) { graphs->Update(exec, graph); });
   }
 };
 // (node, graph*): the graph inside a node, or (node, parameters*): nodes may be added to it from now on.
@@ -173,7 +192,7 @@ struct InnerGraphFound {
     return result;
   }
 };
-// Its blocks stay with the graph, of whose pins it is not known which node they were for.
+// What it named stays with the graph, of which it is not known what each node names.
 struct NodeEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphDestroyNode) real, CUgraphNode node) {
     const CUresult result = real(node);
@@ -181,47 +200,25 @@ struct NodeEnd {
     return result;
   }
 };
-// (exec, stream): its blocks are pinned already. The stream is noted, since they are in use there until the
-// pins end. Noted before the real call: another thread may destroy the graph right after it.
+// (exec, stream): a launch that names what the nodes name. On a stream that is captured its nodes become
+// nodes of the graph that is captured, and may outlive it there.
 struct GraphLaunched {
   static CUresult Call(const RowInfo& row, decltype(&::cuGraphLaunch) real, CUgraphExec exec,
-                       CUstream stream) {
-    HookState* const state = GetHookState();
-    if (IsCapturing(*state, {stream, row.per_thread_default})) {
-      // Its nodes become nodes of the graph that is captured, and may outlive it there.
-      const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(exec, stream); });
-      // Without an id, or a certain answer, nobody can tell when its pins are done with.
-      const uint64_t capture = CaptureOf(*state, {stream, row.per_thread_default});
-      if (result == CUDA_SUCCESS)
-        state->graphs.AddExecToCapture(capture == 0 ? GraphPins::kUntoldCapture : capture, exec);
-      return result;
-    }
-    state->graphs.NoteLaunch(exec, {stream, row.per_thread_default});
-    return CallWithoutBlocks(state, row.tag, {stream, row.per_thread_default},
-                             [&] { return real(exec, stream); });
-  }
+                       CUstream stream);
 };
-// The graph gives up its pins. Those that an executable graph or a clone owns as well go on. Given up before
-// the real call, since another thread may get the handle as soon as the driver has it back. Where the driver refuses,
-// the graph may live on: its blocks then stay until they are freed.
+// The graph is forgotten before the real call, since another thread may get the handle as soon as the driver
+// has it back. Where the driver refuses, nothing is known of it any more.
 struct GraphEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphDestroy) real, CUgraph graph) {
-    GraphPins::Ended ended;
-    GetHookState()->graphs.DropGraph(graph, &ended);
-    const CUresult result = real(graph);
-    if (result == CUDA_SUCCESS) EndGraphPins(GetHookState(), &ended);
-    return result;
+    GetHookState()->graphs.DropGraph(graph);
+    return real(graph);
   }
 };
-// The executable graph gives up its pins, as above. A block leaves only after its launches are done, on every stream
-// that was noted for it.
+// Likewise.
 struct ExecEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphExecDestroy) real, CUgraphExec exec) {
-    GraphPins::Ended ended;
-    GetHookState()->graphs.DropExec(exec, &ended);
-    const CUresult result = real(exec);
-    if (result == CUDA_SUCCESS) EndGraphPins(GetHookState(), &ended);
-    return result;
+    GetHookState()->graphs.DropExec(exec);
+    return real(exec);
   }
 };
 

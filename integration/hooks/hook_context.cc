@@ -125,20 +125,4 @@ void NoteGlobalsGone(const void* module) {
   if (context != nullptr) EndPins(context->devices, &ended, {});
 }
 
-void NoteTicketUse(HookState* state, const PinTicket& ticket, CUstream stream) {
-  HookContext* const context = ContextOf(state);
-  for (const allocator::PinnedBlock& block : ticket.blocks) {
-    allocator::Residency* const residency = context == nullptr ? nullptr : context->Of(block.id.device());
-    if (residency != nullptr) residency->NoteEscapedUse({block}, {{{stream, false}}, {}});
-  }
-}
-
-void EndGraphPins(HookState* state, GraphPins::Ended* ended) {
-  HookContext* const context = ContextOf(state);
-  for (auto& [ticket, users] : *ended) {
-    if (context != nullptr) EndPins(context->devices, &ticket, users);
-  }
-  ended->clear();
-}
-
 }  // namespace spillway::integration

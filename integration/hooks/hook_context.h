@@ -17,7 +17,7 @@
 #include "allocator/memory/block_id.h"
 #include "allocator/residency/residency.h"
 #include "integration/escape/block_trust.h"
-#include "integration/escape/graph_pins.h"
+#include "integration/escape/graph_blocks.h"
 #include "integration/escape/pins.h"
 #include "integration/escape/pointer_tables.h"
 #include "integration/escape/tensor_maps.h"
@@ -66,7 +66,7 @@ struct HookState {
   ExternalMemory external;
   PointerTables tables;
   TensorMaps tensor_maps;
-  GraphPins graphs;
+  GraphBlocks graphs;
   ObjectPins objects;
   PinReports pin_reports;
   std::atomic<uint64_t> unknown_launches{0};  // of kernels whose handle no hook has seen
@@ -134,11 +134,6 @@ void NoteBlockFreed(uint64_t address);
 void NoteExternalFreed(uint64_t address, uint64_t bytes, const allocator::EscapedUsers& users);
 // The module or library that the globals belong to is unloaded; null: all of them.
 void NoteGlobalsGone(const void* module);
-
-// What was enqueued on the stream up to now may use the ticket's blocks: the use is recorded.
-void NoteTicketUse(HookState* state, const PinTicket& ticket, CUstream stream);
-// Ends the pins that a change of graphs has left without an owner.
-void EndGraphPins(HookState* state, GraphPins::Ended* ended);
 
 }  // namespace spillway::integration
 

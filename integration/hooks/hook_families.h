@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "integration/hooks/access_set_builder.h"
+#include "integration/hooks/early_reads.h"
 #include "integration/hooks/hook_context.h"
 #include "integration/hooks/hook_rows.h"
 #include "integration/hooks/launch_gate.h"

@@ -102,11 +102,11 @@ SPILLWAY_HOOK(cuStreamBatchMemOp, Gated<WordBatch>)
 SPILLWAY_HOOK(cuStreamBeginCapture, CaptureBegin)
 SPILLWAY_HOOK(cuStreamBeginCaptureToGraph, CaptureInto</*kAnew=*/false>)
 SPILLWAY_HOOK(cuStreamBeginRecaptureToGraph, CaptureInto</*kAnew=*/true>)
-SPILLWAY_HOOK(cuStreamBeginCaptureToCig, CaptureBegin)
+SPILLWAY_HOOK(cuStreamBeginCaptureToCig, CaptureToList)
 SPILLWAY_HOOK(cuStreamEndCapture, CaptureEnd)
 SPILLWAY_HOOK(cuStreamEndCaptureToCig, CaptureEnd)
 
-// Graphs: what their nodes name stays while they exist.
+// Graphs: their launches name what their nodes name.
 SPILLWAY_HOOK(cuGraphAddNode, NodeParameters)
 SPILLWAY_HOOK(cuGraphAddKernelNode, NodeParameters)
 SPILLWAY_HOOK(cuGraphAddMemcpyNode, NodeParameters)

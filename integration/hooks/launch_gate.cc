@@ -17,10 +17,9 @@ using allocator::PinReason;
 using allocator::Residency;
 using allocator::StreamRef;
 
-// The ways through the gate, in the order in which they apply and in which they stand below, behind
-// PassEarlyReads and PassGate.
+// The ways through the gate, in the order in which they apply and in which they stand below, behind PassGate.
 
-// A call that becomes a node of a graph: the blocks that it names are pinned as long as the graph lives.
+// A call that becomes a node of a graph, whose launches will name its blocks.
 CUresult PassCaptured(AccessSetBuilder* builder, StreamRef stream, RealCall real);
 // `pass` under pins on the targets of the addresses that the call puts into device memory. Once `pass` has
 // succeeded, the pins belong to the table; those of addresses that the call has overwritten end.
@@ -50,26 +49,6 @@ Residency* CurrentResidency(const HookState* state, const HookContext* context) 
 }
 
 }  // namespace
-
-// ---- Early reads, around the gate.
-
-CUresult PassEarlyReads(const AccessSetBuilder* builder, StreamRef stream, RealCall pass) {
-  // A capture pins what it names, and such pins wait already.
-  if (builder->early().empty() || IsCapturing(*builder->state(), stream)) return pass();
-  if (ContextTells(*builder->state(), *builder->context())) {
-    const CUresult asked = FindCurrentContext(*builder->state(), &stream.context);
-    if (asked != CUDA_SUCCESS) return asked;
-  }
-  PinTicket ticket;
-  const DeviceResidencies& devices = builder->context()->devices;
-  const CUresult pinned = PinBlocks(devices, builder->early(), PinReason::kUnknownCall, &ticket);
-  if (pinned != CUDA_SUCCESS) return pinned;
-  const CUresult result = pass();
-  allocator::EscapedUsers users;
-  if (result == CUDA_SUCCESS) users.streams.push_back(stream);
-  EndPins(devices, &ticket, users);
-  return result;
-}
 
 // ---- The gate.
 
@@ -118,30 +97,33 @@ void NoteNcclInGraph(AccessSetBuilder* builder) {
 }
 
 CUresult PassCaptured(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
-  builder->state()->pin_reports.Report(PinReason::kGraph, "a capture");
+  GraphBlocks& graphs = builder->state()->graphs;
   const uint64_t capture = CaptureOf(*builder->state(), stream);
-  PinTicket ticket;
-  const CUresult result = PassPinning(builder, PinReason::kGraph, capture == 0 ? nullptr : &ticket, real);
-  if (result == CUDA_SUCCESS && capture != 0) {
-    builder->state()->graphs.AddToCapture(capture, std::move(ticket));
+  if (!graphs.Follows(capture)) {
+    builder->state()->pin_reports.Report(PinReason::kGraph, "a capture");
+    return PassPinning(builder, PinReason::kGraph, real);
   }
+  GraphBlocks::Ranges named;
+  const CUresult result = PassIntoGraph(builder, &named, real);
+  if (result == CUDA_SUCCESS) graphs.AddToCapture(capture, named);
   return result;
 }
 
-}  // namespace
-
-CUresult PassPinning(AccessSetBuilder* builder, PinReason reason, PinTicket* ticket, RealCall real) {
-  if (builder->denied != nullptr) {
-    if (const CUresult noted = NoteDeniedInGraph(builder); noted != CUDA_SUCCESS) return noted;
-  }
+// What no later launch would show, of a call whose blocks are pinned, or whose graph names them.
+CUresult CheckLastLook(AccessSetBuilder* builder) {
+  const CUresult noted = builder->denied == nullptr ? CUDA_SUCCESS : NoteDeniedInGraph(builder);
+  if (noted != CUDA_SUCCESS) return noted;
   if (builder->nccl != nullptr) NoteNcclInGraph(builder);
   // A driver without memory for the kernel's code has none for its launch either.
   if (builder->unanswered != nullptr && builder->unanswered->no_memory) return CUDA_ERROR_OUT_OF_MEMORY;
   if (builder->of_unknown_origin || builder->unanswered != nullptr)
     builder->NotUnderstood("a kernel of unknown origin in a graph, or on several devices at once");
-  // The call's own blocks, and those that a kernel will find in the memory that the call writes.
-  AccessSet set = builder->set();
-  for (const TableEntry& entry : builder->found()) set.Add(entry.target);
+  return CUDA_SUCCESS;
+}
+
+// Calls `real` with `set` pinned. The pins end where it fails; else `ticket` gets them, if it is not null.
+CUresult CallPinned(AccessSetBuilder* builder, const AccessSet& set, PinReason reason, PinTicket* ticket,
+                    RealCall real) {
   PinTicket taken;
   if (!set.empty()) {
     const CUresult pinned = PinBlocks(builder->context()->devices, set, reason, &taken);
@@ -154,6 +136,27 @@ CUresult PassPinning(AccessSetBuilder* builder, PinReason reason, PinTicket* tic
     *ticket = std::move(taken);
   }
   return result;
+}
+
+}  // namespace
+
+CUresult PassPinning(AccessSetBuilder* builder, PinReason reason, PinTicket* ticket, RealCall real) {
+  if (const CUresult checked = CheckLastLook(builder); checked != CUDA_SUCCESS) return checked;
+  // The call's own blocks, and those that a kernel will find in the memory that the call writes.
+  AccessSet set = builder->set();
+  for (const TableEntry& entry : builder->found()) set.Add(entry.target);
+  return CallPinned(builder, set, reason, ticket, real);
+}
+
+CUresult PassIntoGraph(AccessSetBuilder* builder, GraphBlocks::Ranges* named, RealCall real) {
+  if (const CUresult checked = CheckLastLook(builder); checked != CUDA_SUCCESS) return checked;
+  FindRanges(builder->context()->devices, builder->set(), named);
+  // Kernels outside of the graph may follow what it writes, and early reads come before its launch's gate.
+  AccessSet stay = builder->early();
+  for (const TableEntry& entry : builder->found()) stay.Add(entry.target);
+  if (!stay.empty())
+    builder->state()->pin_reports.Report(PinReason::kGraph, "a graph that puts addresses into memory");
+  return CallPinned(builder, stay, PinReason::kGraph, nullptr, real);
 }
 
 // ---- Rewriting: addresses of ours are put into device memory, or lie where the call writes.
@@ -223,8 +226,6 @@ CUresult PassRewriting(AccessSetBuilder* builder, StreamRef stream, RealCall pas
 
 // ---- Named.
 
-int DeviceOf(const AccessSet& set) { return set.begin()->device(); }
-
 bool AllOn(const AccessSet& set, int device) {
   for (const BlockId id : set) {
     if (id.device() != device) return false;
@@ -252,19 +253,18 @@ int NextDevice(const AccessSet& set, int device) {
 CUresult PassNamed(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
   const AccessSet& set = builder->set();
   if (set.empty()) return PassNothingNamed(builder, stream, real);
-  if (__builtin_expect(AllOn(set, DeviceOf(set)), 1)) {
-    Residency* const residency = builder->context()->Of(DeviceOf(set));
+  const int device = set.begin()->device();
+  const bool on_one = AllOn(set, device);
+  Residency* const residency = builder->context()->Of(device);
+  if (__builtin_expect(on_one, 1)) {
     if (residency == nullptr) return real();
     if (__builtin_expect(!builder->may_block, 1)) return residency->Run(set, stream, builder->tag, real);
-    if (builder->denied != nullptr) return PassDenied(builder, stream, real);
-    if (builder->nccl != nullptr) return PassNccl(builder, stream, real);
-    if (builder->reaches_all) return PassReachingAll(builder->context(), set, 0, stream, builder->tag, real);
-    return residency->RunPinned(set, stream, builder->tag, real);
   }
   if (builder->denied != nullptr) return PassDenied(builder, stream, real);
   if (builder->nccl != nullptr) return PassNccl(builder, stream, real);
   if (builder->reaches_all) return PassReachingAll(builder->context(), set, 0, stream, builder->tag, real);
-  return PassNested(builder, -1, stream, real);
+  return on_one ? residency->RunPinned(set, stream, builder->tag, real)
+                : PassNested(builder, -1, stream, real);
 }
 
 // Devices in ascending order, each call inside the last: all threads take the devices' queues in that order.

@@ -17,15 +17,8 @@ namespace spillway::integration {
 
 using RealCall = absl::FunctionRef<CUresult()>;
 
-// Calls `pass`, which passes the gate, while the builder's early blocks are resident: sources of copies that
-// may be read at any time from the call on (CU_MEMCPY_SRC_ACCESS_ORDER_ANY and ..._DURING_API_CALL).
-// Elsewhere a stream waits for the blocks that are on their way; these have arrived before `pass`. They may
-// leave once `stream` has done what the call has queued.
-CUresult PassEarlyReads(const AccessSetBuilder* builder, allocator::StreamRef stream, RealCall pass);
-
 // Makes the builder's set resident, calls `real` on `stream`, and records the use. With an empty set it calls
-// `real` alone, as CallWithRetry does. For a captured launch it pins the set instead, as long as the graph
-// lives.
+// `real` alone, as CallWithRetry does. A captured launch goes the way of PassIntoGraph.
 CUresult PassGate(AccessSetBuilder* builder, allocator::StreamRef stream, RealCall real);
 
 // Makes the builder's set resident and pins it, together with the targets of the addresses that the call puts
@@ -36,6 +29,12 @@ CUresult PassPinning(AccessSetBuilder* builder, allocator::PinReason reason, Pin
 inline CUresult PassPinning(AccessSetBuilder* builder, allocator::PinReason reason, RealCall real) {
   return PassPinning(builder, reason, nullptr, real);
 }
+
+// Calls `real`, which makes a node of a graph or sets its parameters: `named` gets the memory that the node
+// names, for the graph's launches. Nothing needs to be on the GPU before; but the targets of addresses that
+// the node will put into device memory are pinned until they are freed, since kernels outside of the graph
+// may follow them. Refused as PassPinning is.
+CUresult PassIntoGraph(AccessSetBuilder* builder, GraphBlocks::Ranges* named, RealCall real);
 
 // Calls `real`, of which only the tag is known (the launch of a graph), as CallWithRetry does. In audit mode
 // it is audited as any other launch.

@@ -88,6 +88,8 @@ std::string CallOfTag(uint64_t tag) {
   ForEachRow([&]<Row R>() {
     if (RowTraits<R>::kInfo.tag == tag) name = BaseNameOf(RowTraits<R>::kSymbol);
   });
+  const uint64_t graphs = RowTraits<Row::cuGraphLaunch>::kInfo.tag;
+  if (name.empty() && (tag ^ graphs) <= 0xffff) name = BaseNameOf(RowTraits<Row::cuGraphLaunch>::kSymbol);
   return std::string(name);
 }
 

@@ -26,6 +26,9 @@ namespace spillway::integration {
 std::string Demangled(const std::string& name);
 // The driver function whose calls carry the tag; empty for a kernel's.
 std::string CallOfTag(uint64_t tag);
+// The tag of a graph's launches, of the function's tag and the graph's signature: another for almost every
+// graph, since one is launched as if it was a kernel.
+inline uint64_t TagOfGraph(uint64_t call, uint64_t signature) { return call ^ (signature & 0xffff); }
 // The driver function's name, as "cuMemcpyDtoDAsync", or the kernel's demangled name; empty when neither is
 // known. Takes the registry's lock.
 std::string NameOfTag(FunctionRegistry* functions, uint64_t tag);

@@ -27,8 +27,8 @@ void ForEachResidency(HookState* state, Visitor&& visit) {
 }
 
 // Calls that load kernels may need device memory, as others do. The kernels' origin is noted, for audit mode
-// and for deny lists that name libraries. What an earlier module of that handle had given out is forgotten: it
-// may have ended with its context, unseen.
+// and for deny lists that name libraries. What an earlier module of that handle had given out is forgotten:
+// it may have ended with its context, unseen.
 
 // (handle, image in memory, ...). Inlined into the wrapper, so that the return address is that of the loader:
 // an image that was made at run time lies in no library, and counts as that of its caller.
@@ -62,8 +62,8 @@ struct FileLoaded {
   }
 };
 
-// The end of a module or a library: its handles are dropped, since the next one may get them, and what was
-// copied into its globals pins nothing any more, unless the driver refuses.
+// (handle): the end of a module or a library: its handles are dropped, since the next one may get them, and
+// what was copied into its globals pins nothing any more, unless the driver refuses.
 struct ModuleEnd {
   template <typename H>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H), H module) {
@@ -73,9 +73,9 @@ struct ModuleEnd {
     return result;
   }
 };
-// A context ends, or one of its users leaves it. No handle is dropped: it may be good still, and one that comes back
-// is given out anew, which one of the families below sees. Noted on both sides of the real call, since other threads
-// are given handles meanwhile.
+// A context ends, or one of its users leaves it. No handle is dropped: it may be good still, and one that
+// comes back is given out anew, which one of the families below sees. Noted on both sides of the real call,
+// since other threads are given handles meanwhile.
 struct ContextEnd {
   template <typename From>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(From), From from) {
@@ -97,8 +97,8 @@ struct DeviceReset {
 };
 
 // Calls that give out handles of kernels: which kind each one is, and what it ends with, is noted before the
-// caller has it. A launch may use a CUkernel in place of a CUfunction, and no question of the driver tells them
-// apart. With lazy loading this is where the code is loaded, which may need device memory.
+// caller has it. A launch may use a CUkernel in place of a CUfunction, and no question of the driver tells
+// them apart. With lazy loading this is where the code is loaded, which may need device memory.
 
 // (handle*, from, ...): one handle of a module, a library or a kernel.
 struct HandleFound {
@@ -168,14 +168,11 @@ struct NodeKernelFound {
   }
 };
 
-// Before a stream is destroyed, an event must cover its last uses. So must the uses by the graphs that were
-// launched on it, which are recorded only now.
+// (stream): before it is destroyed, an event must cover its last uses. Later the driver would not take one,
+// and a block that it used last could not tell when it may leave.
 struct StreamEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuStreamDestroy) real, CUstream stream) {
     HookState* const state = GetHookState();
-    std::vector<PinTicket> launched;
-    state->graphs.ForgetStream(stream, &launched);
-    for (const PinTicket& ticket : launched) NoteTicketUse(state, ticket, stream);
     ForEachResidency(state, [&](allocator::Residency* residency) { residency->OnStreamDestroy(stream); });
     return real(stream);
   }
@@ -218,25 +215,40 @@ struct CaptureBegin {
     return result;
   }
 };
-// (stream, ..., graph, ...): what is captured is added to a graph; or, anew, its nodes are captured once more,
-// in the same order, with other parameters.
+// (stream, ..., graph, ...): what is captured is added to a graph; or, anew, its nodes are captured once
+// more, in the same order, with other parameters.
 template <bool kAnew>
 struct CaptureInto {
   template <typename... Rest>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUstream, Rest...), CUstream stream,
                        Rest... rest) {
     HookState* const state = GetHookState();
-    // The id is asked for after the real call: before it there is none.
     const CUresult result = CaptureBegin::Call(row, real, stream, rest...);
-    const uint64_t capture = result == CUDA_SUCCESS ? CaptureOf(*state, {stream, row.per_thread_default}) : 0;
-    if (capture == 0) return result;  // failed; or no id: pins last until blocks are freed
-    state->graphs.NoteCaptureInto(capture);
-    if (kAnew) state->graphs.Recapture(capture, FirstOf<CUgraph>(rest...));  // its pins end with success
+    if (result != CUDA_SUCCESS) return result;
+    // The id is asked for after the real call: before it there is none.
+    const uint64_t capture = CaptureOf(*state, {stream, row.per_thread_default});
+    const CUgraph graph = FirstOf<CUgraph>(rest...);
+    // Of a graph that is not followed nothing that is captured from here on can be.
+    state->graphs.CaptureInto(capture, graph);
+    if (kAnew) state->graphs.Recapture(capture, graph);
     return result;
   }
 };
-// A capture ends: its pins go to the graph that it has become. It is no longer counted when the driver's answer is
-// that of a capture that has ended, well or invalidated. After any other it may go on; one that is counted and has
+// (stream, ...): what is captured becomes a command list of a graphics API, whose executions nobody sees:
+// what it names must stay where it is.
+struct CaptureToList {
+  template <typename... Rest>
+  static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUstream, Rest...), CUstream stream,
+                       Rest... rest) {
+    HookState* const state = GetHookState();
+    const CUresult result = CaptureBegin::Call(row, real, stream, rest...);
+    if (result == CUDA_SUCCESS)
+      state->graphs.LoseCapture(CaptureOf(*state, {stream, row.per_thread_default}));
+    return result;
+  }
+};
+// A capture ends: its graph names what it named. It is no longer counted when the driver's answer is that of
+// a capture that has ended, well or invalidated. After any other it may go on; one that is counted and has
 // ended costs each launch a question.
 struct CaptureEnd {
   template <typename... Rest>
@@ -252,16 +264,10 @@ struct CaptureEnd {
     }
     state->captures.fetch_sub(1);
     ForEachResidency(state, [&](allocator::Residency* residency) { residency->OnCaptureEnd(stream); });
-    // What was captured is pinned as long as the graph exists; a capture that failed will not run. With the
-    // one form that gives no graph, the pins last as long as the process.
+    // A capture that has failed names nothing any more; a command list, for which there is no graph, has
+    // been lost at its beginning.
     CUgraph* const graph = FirstOf<CUgraph*>(rest...);
-    GraphPins::Ended ended;
-    if (result != CUDA_SUCCESS) {
-      state->graphs.EndCapture(capture, nullptr, &ended);
-    } else if (graph != nullptr && *graph != nullptr) {
-      state->graphs.EndCapture(capture, *graph, &ended);
-    }
-    EndGraphPins(state, &ended);
+    state->graphs.EndCapture(capture, result == CUDA_SUCCESS && graph != nullptr ? *graph : nullptr);
     return result;
   }
 };

@@ -1,4 +1,4 @@
-// PassEarlyReads of the gate: copies whose source may be read before their stream gets there.
+#include "integration/hooks/early_reads.h"
 
 #include <vector>
 

@@ -40,6 +40,7 @@ class FakeResidency : public allocator::Residency {
   absl::Status pin_status;
   int helpful_attempt = -1;  // the attempt of GiveBack that gives anything back
   Range range;
+  std::function<Range(allocator::BlockId)> range_of;
   uint64_t free_bytes = 0, total_bytes = 0;
   allocator::ResidencyStats stats;
   std::vector<allocator::BlockBytes> pinned_blocks;
@@ -49,7 +50,7 @@ class FakeResidency : public allocator::Residency {
   // What it was asked.
   std::vector<Launch> launches;
   std::vector<PinCall> pins;
-  std::vector<End> ends, escaped_uses;
+  std::vector<End> ends;
   std::map<std::pair<allocator::BlockId, allocator::PinReason>, int> pinned_now;
   std::vector<CUdeviceptr> frees;
   std::vector<CUstream> recorded, destroyed, captures_begun, captures_ended;
@@ -106,9 +107,10 @@ class FakeResidency : public allocator::Residency {
     for (const allocator::PinnedBlock& block : held) --pinned_now[{block.id, reason}];
     ends.push_back({held, reason, users});
   }
-  void NoteEscapedUse(const std::vector<allocator::PinnedBlock>& held,
-                      const allocator::EscapedUsers& users) override {
-    escaped_uses.push_back({held, allocator::PinReason::kCount, users});
+  void FindRanges(const allocator::AccessSet& set, std::vector<Range>* ranges) const override {
+    for (const allocator::BlockId id : set) {
+      if (range_of) ranges->push_back(range_of(id));
+    }
   }
   // Pins of the block for that reason that have not ended.
   int PinsOf(allocator::BlockId id, allocator::PinReason reason) const {

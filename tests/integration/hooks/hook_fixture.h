@@ -44,6 +44,9 @@ class HookTest : public testing::Test {
   void Publish() {
     for (int device = 0; device < kDevices; ++device) {
       residency_[device].range = {Address(1, device), kTestBlockBytes};
+      residency_[device].range_of = [this, device](allocator::BlockId id) {
+        return allocator::BlockRange{Address(id.index() - 1, device), kTestBlockBytes};
+      };
       AttachDevice(&context_, device, &residency_[device], reinterpret_cast<CUcontext>(0x5000 + device));
     }
     PublishHookContext(&context_);

@@ -119,12 +119,11 @@ TEST_F(KernelOriginsTest, AGraphNodeTellsTheKindOfItsKernel) {
   params.blockDimX = params.blockDimY = params.blockDimZ = 1;
   void* arguments[] = {&target_};
   params.kernelParams = arguments;
-  using GraphCreate = CUresult (*)(CUgraph*, unsigned int);
   CUgraph graph = nullptr;
-  ASSERT_EQ(reinterpret_cast<GraphCreate>(Symbol("cuGraphCreate"))(&graph, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Hooked<Row::cuGraphCreate>()(&graph, 0), CUDA_SUCCESS);
   CUgraphNode node = nullptr;
   ASSERT_EQ(Hooked<Row::cuGraphAddKernelNode_v2>()(&node, graph, nullptr, 0, &params), CUDA_SUCCESS);
-  EXPECT_EQ(PinnedFor(PinReason::kGraph), kBlock);
+  EXPECT_EQ(PinnedFor(PinReason::kGraph), 0u);
   CUgraphExec exec = nullptr;
   ASSERT_EQ(Hooked<Row::cuGraphInstantiateWithFlags>()(&exec, graph, 0), CUDA_SUCCESS);
   Press();

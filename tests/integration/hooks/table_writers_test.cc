@@ -175,7 +175,7 @@ TEST_F(WriterTest, AWriterWhoseBlocksCannotStayIsRefused) {
   EXPECT_EQ(PinsOf(2), 1) << "the table is as it was";
 }
 
-TEST_F(WriterTest, AWriterInACapturePinsWithTheGraph) {
+TEST_F(WriterTest, WhatAWriterNamesInACaptureStays) {
   Deny("test_kernel action=writer fills=3\n");
   GetHookState()->captures.store(1);
   driver().capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;

@@ -148,18 +148,21 @@ print(json.dumps([inside, right(tensor, 2)]))
         self.assertEqual(found[0], ["RuntimeError", "nothing can be paused while a stream is captured"])
         self.assertTrue(found[1])
 
-    def test_a_graphs_tensor_stays_and_replays(self):
+    def test_a_graphs_tensor_goes_and_the_graph_waits_for_the_resume(self):
         found = run("""
 tensor, other = filled(1), filled(2)
 graph = torch.cuda.CUDAGraph()
 with torch.cuda.graph(graph):
     tensor.add_(1)
 result = spillway.pause()
+refused = attempt(graph.replay)
 spillway.resume()
 graph.replay()
-print(json.dumps([result.pinned_bytes, result.host_bytes, right(tensor, 2), right(other, 2)]))
+print(json.dumps([result.pinned_bytes, result.host_bytes, refused, right(tensor, 2), right(other, 2)]))
 """)
-        self.assertEqual(found, [16 * MIB, 16 * MIB, True, True])
+        self.assertEqual(found[:2] + found[3:], [0, 32 * MIB, True, True])
+        self.assertEqual(found[2][0], "AcceleratorError")
+        self.assertIn("the operation cannot be performed in the present state", found[2][1])
 
     def test_from_two_threads_and_twice(self):
         found = run("""

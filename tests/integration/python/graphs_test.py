@@ -1,0 +1,141 @@
+"""CUDA graphs larger than the GPU: a replay names what its nodes name, which may leave between replays. Values are compared with the CPU's."""
+
+import unittest
+
+import pause_test  # its runner
+
+MIB = pause_test.MIB
+
+BEGIN = """
+def captured(work):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph
+def figures():
+    return spillway.stats()["devices"][0]
+"""
+
+# Integers, so that every order of additions has the same bits on both sides.
+TURNS = """
+def tensors(seed):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randint(0, 100, (4 << 20,), generator=generator).float() for _ in range(10)]
+def step(tensors):
+    for one, next in zip(tensors, tensors[1:] + tensors[:1]):
+        one.add_(next).remainder_(1024)
+host = [tensors(seed) for seed in range(2)]
+device = [[tensor.cuda() for tensor in some] for some in host]
+graphs = [captured(lambda: step(some)) for some in device]
+for _ in range(3):
+    for graph, some in zip(graphs, host):
+        graph.replay()
+        step(some)
+def equal():
+    return all(torch.equal(tensor, other.cpu()) for some, others in zip(host, device) for tensor, other in zip(some, others))
+"""
+
+
+def run(code, **variables):
+    return pause_test.run(BEGIN + code, **variables)
+
+
+class GraphsTest(unittest.TestCase):
+    def test_two_graphs_of_seventy_percent_by_turns(self):
+        found = run(TURNS + """
+one = figures()
+print(json.dumps([equal(), one["spilled_bytes"], one["held_bytes"]]))
+""")
+        self.assertEqual((found[0], found[2]), (True, 0))
+        self.assertGreater(found[1], 400 * MIB)
+
+    def test_a_replay_that_needs_more_than_the_budget_is_refused_and_later_ones_run(self):
+        found = run("""
+tensors = [filled(1) for _ in range(16)]
+def all_of_them():
+    for tensor in tensors:
+        tensor.add_(1)
+large, small = captured(all_of_them), captured(lambda: tensors[0].add_(1))
+refused = attempt(large.replay)
+small.replay()
+print(json.dumps([refused, [int(tensor.max()) for tensor in tensors]]))
+""")
+        self.assertEqual(found[0][0], "OutOfMemoryError")
+        self.assertEqual(found[1], [2] + [1] * 15)
+
+    def test_a_rollout_graph_beside_its_trainer(self):
+        found = run("""
+torch.manual_seed(0)
+layers = [torch.nn.Linear(1024, 1024, bias=False) for _ in range(20)]
+def forward(layers, x):
+    for layer in layers:
+        x = torch.tanh(layer(x))
+    return x
+def train(layers, x, steps):
+    optimizer = torch.optim.SGD([layer.weight for layer in layers], lr=0.1, momentum=0.9)
+    rollouts = []
+    for step in range(steps):
+        rollouts.append(rollout(layers, x, step))
+        forward(layers, rollouts[-1]).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return rollouts
+device = [torch.nn.Linear(1024, 1024, bias=False, device="cuda") for _ in layers]
+for one, other in zip(device, layers):
+    one.load_state_dict(other.state_dict())
+static = torch.zeros(8, 1024, device="cuda")
+out = torch.zeros(8, 1024, device="cuda")
+def generate():
+    with torch.no_grad():
+        out.copy_(forward(device, static))
+x = torch.ones(8, 1024, device="cuda")
+generate()  # warm, as PyTorch's own examples
+graph = captured(generate)
+def rollout(layers, x, step):
+    if graphed:
+        static.copy_(x + step)
+        graph.replay()
+        return out.clone()
+    with torch.no_grad():
+        return forward(layers, x + step)
+start = [layer.weight.detach().clone() for layer in device]
+found = []
+for graphed in (False, True):
+    with torch.no_grad():
+        for layer, weight in zip(device, start):
+            layer.weight.copy_(weight)
+    found.append([tensor.cpu() for tensor in train(device, x, 3)] + [layer.weight.detach().cpu() for layer in device])
+equal = all(torch.equal(one, other) for one, other in zip(*found))
+one = figures()
+print(json.dumps([equal, one["spilled_bytes"], one["held_bytes"]]))
+""")
+        self.assertEqual((found[0], found[2]), (True, 0))
+        self.assertGreater(found[1], 0)
+
+    def test_make_graphed_callables_trains(self):
+        code = """
+import hashlib
+torch.manual_seed(0)
+layers = [torch.nn.Linear(1024, 1024).cuda() for _ in range(16)]
+sample = torch.ones(8, 1024, device="cuda", requires_grad=True)
+calls = [torch.cuda.make_graphed_callables(layer, (sample,)) for layer in layers[:6]] + layers[6:]
+optimizer = torch.optim.Adam([p for layer in layers for p in layer.parameters()], lr=1e-3, foreach=False)
+for step in range(3):
+    y = torch.ones(8, 1024, device="cuda")
+    for call in calls:
+        y = torch.tanh(call(y))
+    y.square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+bits = hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for layer in layers for p in layer.parameters()))
+one = figures()
+print(json.dumps([bits.hexdigest(), one["spilled_bytes"], one["held_bytes"]]))
+"""
+        enough, less = run(code, memory="2GiB"), run(code, memory="200MiB")
+        self.assertEqual(enough[1:], [0, 0])
+        self.assertEqual((less[0], less[2]), (enough[0], 0))
+        self.assertGreater(less[1], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -41,7 +41,7 @@ bool IsCapturing(cudaStream_t stream) {
 SpillwayAllocator* SpillwayAllocator::instance_ = nullptr;
 
 SpillwayAllocator::SpillwayAllocator(const spillway_api* api, CUDAAllocator* native)
-    : CompatAllocator(native), api_(api), native_deleter_(native->raw_deleter()) {
+    : CompatAllocator(native), api_(api), native_deleter_(native->raw_deleter()), pool_memory_(api) {
   for (std::atomic<double>& fraction : fractions_) fraction.store(1.0, std::memory_order_relaxed);
   for (std::atomic<size_t>& limit : limits_) limit.store(kNoLimit, std::memory_order_relaxed);
 }
@@ -133,7 +133,7 @@ void SpillwayAllocator::Enlist(void* pointer, size_t bytes, c10::DeviceIndex dev
   const size_t counted = DeviceLedger::CountedBytes(bytes);
   size_t reserved = 0;
   size_t reserved_peak = 0;
-  (void)api_->reserved_bytes(device, &reserved, &reserved_peak);
+  GetReserved(device, &reserved, &reserved_peak);
   const auto native = [&] { return native_->getDeviceStats(device); };
   LedgerOf(device).Add(pointer, {bytes, counted, stream, context}, native, reserved, reserved_peak);
   if (trace_.active()) {

@@ -24,6 +24,7 @@
 #include "integration/torch/fork_mark.h"
 #include "integration/torch/out_of_memory.h"
 #include "integration/torch/pool_filters.h"
+#include "integration/torch/pool_memory.h"
 #include "integration/torch/trace_log.h"
 #include "io/os/sync.h"
 
@@ -103,12 +104,18 @@ class SpillwayAllocator final : public CompatAllocator {
   void NoteNativeEvent(const torch_cuda::TraceEntry& event) const;
 
   // CompatAllocator
-  bool Owns(const void* pointer) const override { return api_->owns(pointer) != 0; }
+  // Blocks of the engine that PyTorch got from us. Segments of pools are native's to cut up.
+  bool Owns(const void* pointer) const override {
+    return api_->owns(pointer) != 0 && !pool_memory_.Holds(pointer);
+  }
   void RefuseToShareOurs(const void* pointer) const override;
   TraceLog::Context ContextOfOurs(const void* pointer) override;
   void RecordForOurs(TraceAction action, const void* pointer, const std::string& metadata) override;
   c10::DataPtr AdoptNative(c10::DataPtr pointer, size_t bytes) override;
+  void NotePool(c10::DeviceIndex device, PoolId pool) override { (void)pools_.NoteKnown(device, pool); }
 
+  // Gives native a pool whose memory is the engine's. False: native has made it, or will.
+  bool MakePool(c10::DeviceIndex device, PoolId pool);
   // Whether a block of this size on this stream is to come from the engine.
   bool IsOurs(size_t bytes, c10::DeviceIndex device, cudaStream_t stream);
   // Null when the engine is not to be used (forked child, exit): the caller then asks native.
@@ -126,6 +133,8 @@ class SpillwayAllocator final : public CompatAllocator {
   void ReportToProfiler(void* pointer, int64_t bytes, c10::DeviceIndex device);
   DeviceLedger& LedgerOf(c10::DeviceIndex device) { return ledgers_[static_cast<size_t>(device)]; }
   spillway_device_stats EngineStats(c10::DeviceIndex device) const;
+  // The engine's reserved bytes and their peak, less those that native counts as its segments.
+  void GetReserved(c10::DeviceIndex device, size_t* now, size_t* peak) const;
 
   static SpillwayAllocator* instance_;
 
@@ -141,6 +150,7 @@ class SpillwayAllocator final : public CompatAllocator {
   std::array<std::atomic<size_t>, C10_COMPILE_TIME_MAX_GPUS>
       limits_;  // the same in bytes; kNoLimit from 1.0 on
   PoolFilters pools_;
+  PoolMemory pool_memory_;
   TraceLog trace_;
 
   os::Mutex mu_{os::LockRank::kRegistry};

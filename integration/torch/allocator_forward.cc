@@ -74,8 +74,20 @@ void SpillwayAllocator::setMemoryFraction(double fraction, c10::DeviceIndex devi
 
 void SpillwayAllocator::beginAllocateToPool(c10::DeviceIndex device, PoolId pool,
                                             std::function<bool(cudaStream_t)> filter) {
+  const bool made = pools_.NoteKnown(device, pool) && MakePool(device, pool);
   native_->beginAllocateToPool(device, pool, filter);
+  if (made) native_->releasePool(device, pool);  // whoever begins is a user; we are none
   pools_.Begin(device, pool, std::move(filter));
+}
+
+// Native would make the pool at its first use, with memory of the driver.
+bool SpillwayAllocator::MakePool(c10::DeviceIndex device, PoolId pool) {
+  if (!native_.isEnabled() || fork_.InChild()) return false;
+  try {
+    return native_.MakePool(device, pool, pool_memory_.Allocator());
+  } catch (const c10::Error&) {
+    return false;  // it has been there since before we were installed
+  }
 }
 
 void SpillwayAllocator::endAllocateToPool(c10::DeviceIndex device, PoolId pool) {
@@ -109,7 +121,7 @@ torch_cuda::CheckpointDelta SpillwayAllocator::setCheckpointPoolState(
 
 void SpillwayAllocator::RefuseToShareOurs(const void* pointer) const {
   TORCH_CHECK(
-      !Owns(pointer),
+      api_->owns(pointer) == 0,
       "Spillway: a CUDA tensor of more than 1 MiB cannot be shared with another process by CUDA IPC while "
       "its memory may leave the GPU. Send a CPU copy (tensor.cpu()), or allocate what is to be shared "
       "inside torch.cuda.use_mem_pool(torch.cuda.MemPool()), which Spillway leaves to PyTorch.");
@@ -128,7 +140,8 @@ void SpillwayAllocator::enablePeerAccess(c10::DeviceIndex device, c10::DeviceInd
 cudaError_t SpillwayAllocator::memcpyAsync(void* destination, int destination_device, const void* source,
                                            int source_device, size_t count, cudaStream_t stream,
                                            bool p2p_enabled) {
-  if (destination_device != source_device && (Owns(destination) || Owns(source))) {
+  if (destination_device != source_device &&
+      (api_->owns(destination) != 0 || api_->owns(source) != 0)) {
     return cudaMemcpyPeerAsync(destination, destination_device, source, source_device, count, stream);
   }
   return native_->memcpyAsync(destination, destination_device, source, source_device, count, stream,

@@ -18,6 +18,13 @@ spillway_device_stats SpillwayAllocator::EngineStats(c10::DeviceIndex device) co
   return stats;
 }
 
+void SpillwayAllocator::GetReserved(c10::DeviceIndex device, size_t* now, size_t* peak) const {
+  (void)api_->reserved_bytes(device, now, peak);
+  const size_t pools = pool_memory_.bytes(device);
+  *now -= std::min(*now, pools);
+  *peak -= std::min(*peak, pools);
+}
+
 // Native keeps no record of our bytes, so that a peak of both together is noticed only here.
 void SpillwayAllocator::NoteNativeAllocation(size_t bytes, c10::DeviceIndex device) {
   if (bytes == 0 || device < 0 || !LedgerOf(device).used()) return;
@@ -40,7 +47,7 @@ torch_stats::DeviceStats SpillwayAllocator::getDeviceStats(c10::DeviceIndex devi
   if (!LedgerOf(device).used()) return native;
   size_t reserved = 0;
   size_t reserved_peak = 0;
-  (void)api_->reserved_bytes(device, &reserved, &reserved_peak);
+  GetReserved(device, &reserved, &reserved_peak);
   return LedgerOf(device).Merge(native, reserved, reserved_peak);
 }
 

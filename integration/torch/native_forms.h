@@ -7,6 +7,7 @@
 #define SPILLWAY_INTEGRATION_TORCH_NATIVE_FORMS_H_
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,25 @@ class NativeForms {
   void emptyCache(PoolId) const { native_->emptyCache(); }
   void pushCompileContext(std::string&) const {}
   void popCompileContext() const {}
+#endif
+
+  // Makes the pool, which must not be there yet, with a first user and with memory of `allocator`. False before
+  // 2.8, where a pool cannot be given an allocator.
+#if SPILLWAY_TORCH_SINCE(8)
+  bool MakePool(c10::DeviceIndex device, PoolId pool,
+                const std::shared_ptr<torch_cuda::CUDAAllocator>& allocator) const {
+    if (allocator == nullptr) return false;
+#if SPILLWAY_TORCH_SINCE(11)
+    native_->createOrIncrefPool(device, pool, allocator);
+#else
+    native_->createOrIncrefPool(device, pool, allocator.get());
+#endif
+    return true;
+  }
+#else
+  bool MakePool(c10::DeviceIndex, PoolId, const std::shared_ptr<torch_cuda::CUDAAllocator>&) const {
+    return false;
+  }
 #endif
 
 #if SPILLWAY_TORCH_SINCE(10)

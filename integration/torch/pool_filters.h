@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <functional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,12 @@ class PoolFilters {
     os::MutexLock lock(&mu_);
     std::erase_if(filters_, [&](const Open& open) { return open.device == device && open.pool == pool; });
     open_.store(static_cast<int>(filters_.size()));
+  }
+
+  // Notes that native has the pool on the device. True: that was not known. A pool's number is given once.
+  bool NoteKnown(c10::DeviceIndex device, PoolId pool) {
+    os::MutexLock lock(&mu_);
+    return known_.insert({device, pool}).second;
   }
 
   // Whether any pool asks for allocations, on any device. Any thread, no lock.
@@ -70,6 +77,7 @@ class PoolFilters {
   std::atomic<int> open_{0};  // filters_.size(), stored under mu_; pairs with the load in Claims
   os::Mutex mu_{os::LockRank::kRegistry};
   std::vector<Open> filters_ ABSL_GUARDED_BY(mu_);
+  std::set<std::pair<c10::DeviceIndex, PoolId>> known_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace spillway::integration

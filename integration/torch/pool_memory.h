@@ -1,0 +1,59 @@
+// PoolMemory: gives PyTorch's private pools their memory in blocks of the engine. Native keeps its pools, with
+// all their rules, and asks for a segment where it would ask the driver. So what a CUDA graph's capture
+// allocates has a stable address, is named by the graph's launches, and may leave the GPU between them.
+// SpillwayAllocator has the one object. Any thread; native's lock is held while it asks. What cannot be had is
+// a null pointer, and native's to refuse.
+
+#ifndef SPILLWAY_INTEGRATION_TORCH_POOL_MEMORY_H_
+#define SPILLWAY_INTEGRATION_TORCH_POOL_MEMORY_H_
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "integration/engine/spillway.h"
+#include "integration/torch/compat_types.h"
+#include "io/os/sync.h"
+
+namespace spillway::integration {
+
+class PoolMemory {
+ public:
+  explicit PoolMemory(const spillway_api* api) : api_(api) {}
+
+  // What a pool of native's is to be made with; null where this PyTorch has no such thing. Lives for ever.
+  const std::shared_ptr<torch_cuda::CUDAAllocator>& Allocator();
+
+  // Whether the address lies in a segment. One load where there is none.
+  bool Holds(const void* pointer) const;
+  // Of the device's segments: what native counts as reserved, and the engine, too.
+  size_t bytes(c10::DeviceIndex device) const {
+    return bytes_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
+  }
+
+ private:
+  void* Allocate(size_t bytes, int device);
+  void Free(void* segment, size_t bytes, int device);
+  // A stream that nothing is ever queued on, as the owner of the device's segments; null when the driver has
+  // none. With native's lock of the device.
+  cudaStream_t OwnerOf(int device);
+
+  const spillway_api* const api_;
+  std::array<std::atomic<size_t>, C10_COMPILE_TIME_MAX_GPUS> bytes_{};
+  std::atomic<size_t> segments_{0};  // as many as ends_ has
+  mutable os::Mutex mu_{os::LockRank::kRegistry};
+  std::shared_ptr<torch_cuda::CUDAAllocator> allocator_ ABSL_GUARDED_BY(mu_);
+  bool looked_ ABSL_GUARDED_BY(mu_) = false;
+  std::map<const char*, const char*> ends_ ABSL_GUARDED_BY(mu_);    // of segments, by their starts
+  std::array<cudaStream_t, C10_COMPILE_TIME_MAX_GPUS> owners_{};  // each under native's lock of the device
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_TORCH_POOL_MEMORY_H_

@@ -1,6 +1,6 @@
 // SpillwayAllocator: PyTorch's CUDA allocator while Spillway runs. It wraps the native one, which keeps every
-// block up to 1 MiB, private pools, and everything that is allocated during a stream capture. Larger blocks
-// come from the engine through the C ABI. All pointers have one deleter, which tells the two kinds apart by
+// block up to 1 MiB, and private pools (PoolMemory gives those of graphs their segments). Larger blocks come
+// from the engine through the C ABI. All pointers have one deleter, which tells the two kinds apart by
 // address. It owns what PyTorch wants to know about our blocks: ledgers, statistics, history. install.cc
 // makes it; PyTorch calls it on any thread. What cannot be had is raised as c10::OutOfMemoryError, as
 // PyTorch's own allocator does.
@@ -106,7 +106,7 @@ class SpillwayAllocator final : public CompatAllocator {
   // CompatAllocator
   // Blocks of the engine that PyTorch got from us. Segments of pools are native's to cut up.
   bool Owns(const void* pointer) const override {
-    return api_->owns(pointer) != 0 && !pool_memory_.Holds(pointer);
+    return api_->owns(pointer) != 0 && !pool_memory_.Contains(pointer);
   }
   void RefuseToShareOurs(const void* pointer) const override;
   TraceLog::Context ContextOfOurs(const void* pointer) override;

@@ -140,8 +140,7 @@ void SpillwayAllocator::enablePeerAccess(c10::DeviceIndex device, c10::DeviceInd
 cudaError_t SpillwayAllocator::memcpyAsync(void* destination, int destination_device, const void* source,
                                            int source_device, size_t count, cudaStream_t stream,
                                            bool p2p_enabled) {
-  if (destination_device != source_device &&
-      (api_->owns(destination) != 0 || api_->owns(source) != 0)) {
+  if (destination_device != source_device && (api_->owns(destination) != 0 || api_->owns(source) != 0)) {
     return cudaMemcpyPeerAsync(destination, destination_device, source, source_device, count, stream);
   }
   return native_->memcpyAsync(destination, destination_device, source, source_device, count, stream,

@@ -1,7 +1,7 @@
-// NativeForms: PyTorch's native allocator, called by us in the forms of 2.11 whatever the minor is. What has one form
-// in all minors is reached through the arrow. What an older native does not have is answered as if nobody had used
-// it. CompatAllocator and SpillwayAllocator call it, on any thread; native throws c10::Error, which goes to the
-// caller.
+// NativeForms: PyTorch's native allocator, called by us in the forms of 2.11 whatever the minor is. What has
+// one form in all minors is reached through the arrow. What an older native does not have is answered as if
+// nobody had used it. CompatAllocator and SpillwayAllocator call it, on any thread; native throws c10::Error,
+// which goes to the caller.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_NATIVE_FORMS_H_
 #define SPILLWAY_INTEGRATION_TORCH_NATIVE_FORMS_H_
@@ -45,9 +45,11 @@ class NativeForms {
   void popCompileContext() const {}
 #endif
 
-  // Makes the pool, which must not be there yet, with a first user and with memory of `allocator`. False before
-  // 2.8, where a pool cannot be given an allocator.
+  // Makes the pool, which must not be there yet, with a first user and with memory of `allocator`. False
+  // before 2.8, where a pool cannot be given an allocator.
 #if SPILLWAY_TORCH_SINCE(8)
+  // Older forms take a pointer, which native keeps as long as the pool: the allocator must live for ever. What
+  // makes one of that number a second time raises.
   bool MakePool(c10::DeviceIndex device, PoolId pool,
                 const std::shared_ptr<torch_cuda::CUDAAllocator>& allocator) const {
     if (allocator == nullptr) return false;

@@ -1,7 +1,7 @@
 // PoolFilters: which allocations belong to a private pool of PyTorch (CUDA graphs, torch.cuda.MemPool).
 // Between beginAllocateToPool and endAllocateToPool native asks a filter about each allocation's stream. This
-// is our copy of those filters: such allocations go to native, which owns private pools. SpillwayAllocator
-// has the one object; any thread; nothing fails.
+// is our copy of those filters: such allocations go to native, which owns private pools. It also knows which
+// pools native has. SpillwayAllocator has the one object; any thread; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_POOL_FILTERS_H_
 #define SPILLWAY_INTEGRATION_TORCH_POOL_FILTERS_H_

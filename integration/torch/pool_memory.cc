@@ -14,8 +14,8 @@ using AllocateFunction = std::function<void*(size_t, int, cudaStream_t)>;
 using FreeFunction = std::function<void(void*, size_t, int, cudaStream_t)>;
 using MakeAllocator = std::shared_ptr<torch_cuda::CUDAAllocator> (*)(AllocateFunction, FreeFunction);
 
-// torch::cuda::CUDAPluggableAllocator::createCustomAllocator(AllocateFunction, FreeFunction). Looked up, since
-// libtorch_cuda is a gigabyte that nothing else here needs to be linked against.
+// torch::cuda::CUDAPluggableAllocator::createCustomAllocator(AllocateFunction, FreeFunction). Looked up,
+// since libtorch_cuda is a gigabyte that nothing else here needs to be linked against.
 constexpr char kMakeAllocator[] =
     "_ZN5torch4cuda22CUDAPluggableAllocator21createCustomAllocatorESt8functionIFPvmiP11CUstream_stEES2_"
     "IFvS3_miS5_EE";
@@ -43,16 +43,15 @@ const std::shared_ptr<torch_cuda::CUDAAllocator>& PoolMemory::Allocator() {
   os::MutexLock lock(&mu_);
   if (!std::exchange(looked_, true)) {
     if (const MakeAllocator make = FindMakeAllocator()) {
-      allocator_ = make([this](size_t bytes, int device, cudaStream_t) { return Allocate(bytes, device); },
-                        [this](void* segment, size_t bytes, int device, cudaStream_t) {
-                          Free(segment, bytes, device);
-                        });
+      allocator_ = make(
+          [this](size_t bytes, int device, cudaStream_t) { return Allocate(bytes, device); },
+          [this](void* segment, size_t bytes, int device, cudaStream_t) { Free(segment, bytes, device); });
     }
   }
   return allocator_;
 }
 
-bool PoolMemory::Holds(const void* pointer) const {
+bool PoolMemory::Contains(const void* pointer) const {
   if (segments_.load(std::memory_order_acquire) == 0) return false;
   const char* const address = static_cast<const char*>(pointer);
   os::MutexLock lock(&mu_);
@@ -69,8 +68,8 @@ cudaStream_t PoolMemory::OwnerOf(int device) {
   return owner;
 }
 
-// The engine gives a freed block to its stream at once, but what is captured on one stream is launched on any:
-// segments have a stream of their own, so that they are never such blocks.
+// The engine gives a freed block to its stream at once, but what is captured on one stream is launched on
+// any: segments have a stream of their own, so that they are never such blocks.
 void* PoolMemory::Allocate(size_t bytes, int device) {
   const Relaxed relaxed;
   const cudaStream_t owner = OwnerOf(device);
@@ -87,7 +86,8 @@ void* PoolMemory::Allocate(size_t bytes, int device) {
   return segment;
 }
 
-// In place of cudaFree, which waits for the device as well. Native frees no segment while anything is captured.
+// In place of cudaFree, which waits for the device as well. Native frees no segment while anything is
+// captured.
 void PoolMemory::Free(void* segment, size_t bytes, int device) {
   bool ours = false;
   {

@@ -1,8 +1,8 @@
-// PoolMemory: gives PyTorch's private pools their memory in blocks of the engine. Native keeps its pools, with
-// all their rules, and asks for a segment where it would ask the driver. So what a CUDA graph's capture
+// PoolMemory: gives PyTorch's private pools their memory in blocks of the engine. Native keeps its pools,
+// with all their rules, and asks for a segment where it would ask the driver. So what a CUDA graph's capture
 // allocates has a stable address, is named by the graph's launches, and may leave the GPU between them.
-// SpillwayAllocator has the one object. Any thread; native's lock is held while it asks. What cannot be had is
-// a null pointer, and native's to refuse.
+// SpillwayAllocator has the one object. Any thread; native's lock is held while it asks. What cannot be had
+// is a null pointer, and native's to refuse.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_POOL_MEMORY_H_
 #define SPILLWAY_INTEGRATION_TORCH_POOL_MEMORY_H_
@@ -31,7 +31,7 @@ class PoolMemory {
   const std::shared_ptr<torch_cuda::CUDAAllocator>& Allocator();
 
   // Whether the address lies in a segment. One load where there is none.
-  bool Holds(const void* pointer) const;
+  bool Contains(const void* pointer) const;
   // Of the device's segments: what native counts as reserved, and the engine, too.
   size_t bytes(c10::DeviceIndex device) const {
     return bytes_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
@@ -50,7 +50,7 @@ class PoolMemory {
   mutable os::Mutex mu_{os::LockRank::kRegistry};
   std::shared_ptr<torch_cuda::CUDAAllocator> allocator_ ABSL_GUARDED_BY(mu_);
   bool looked_ ABSL_GUARDED_BY(mu_) = false;
-  std::map<const char*, const char*> ends_ ABSL_GUARDED_BY(mu_);    // of segments, by their starts
+  std::map<const char*, const char*> ends_ ABSL_GUARDED_BY(mu_);  // of segments, by their starts
   std::array<cudaStream_t, C10_COMPILE_TIME_MAX_GPUS> owners_{};  // each under native's lock of the device
 };
 

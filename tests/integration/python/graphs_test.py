@@ -136,6 +136,105 @@ print(json.dumps([bits.hexdigest(), one["spilled_bytes"], one["held_bytes"]]))
         self.assertEqual((less[0], less[2]), (enough[0], 0))
         self.assertGreater(less[1], 0)
 
+    def test_what_captures_allocate_leaves_between_replays(self):
+        found = run("""
+host = [torch.arange(4 << 20, dtype=torch.float32).remainder(97).add(number) for number in range(3)]
+def chain(x):
+    some = [x]
+    for number in range(6):
+        some.append(some[-1].add(number).remainder(1000))
+    return sum(some[1:], some[0])
+graphs, results = [], []
+for tensor in [tensor.cuda() for tensor in host]:
+    graphs.append(captured(lambda: results.append(chain(tensor))))
+    held = tensor  # each graph reads its own
+    graphs[-1].source = held
+equal = []
+for turn in range(2):
+    for graph, result, tensor in zip(graphs, results, host):
+        graph.source.add_(1), tensor.add_(1)
+        graph.replay()
+        equal.append(torch.equal(result.cpu(), chain(tensor)))
+one = figures()
+reserved, allocated = torch.cuda.memory_reserved(), torch.cuda.memory_allocated()
+del graphs, results, graph, result, held
+torch.cuda.empty_cache()
+print(json.dumps([all(equal), len(equal), reserved, one["spilled_bytes"], one["held_bytes"], reserved >= allocated,
+                  torch.cuda.memory_reserved(), torch.cuda.memory_allocated()]))
+""")
+        self.assertEqual((found[:2], found[4:6]), ([True, 6], [0, True]))
+        self.assertGreater(found[2], 384 * MIB)  # of 256
+        self.assertGreater(found[3], 100 * MIB)
+        self.assertLess(found[6], 64 * MIB)
+
+    def test_a_pause_takes_a_graphs_memory_along(self):
+        found = run("""
+source = filled(1)
+results = []
+graph = captured(lambda: results.append(source + 1))
+graph.replay()
+before = driver_free()
+result = spillway.pause()
+during = driver_free()
+refused = attempt(graph.replay)
+spillway.resume()
+kept = right(results[0], 2)
+source.fill_(5)
+graph.replay()
+print(json.dumps([(during - before) // (1 << 20), result.pinned_bytes, refused[0], kept, right(results[0], 6)]))
+""")
+        self.assertGreaterEqual(found[0], 32)
+        self.assertEqual(found[1:], [0, "AcceleratorError", True, True])
+
+    def test_a_capture_without_memory_is_refused_and_the_job_goes_on(self):
+        found = run("""
+graph = torch.cuda.CUDAGraph()
+def too_much():
+    kept = [filled(1) for _ in range(100)]
+refused = attempt(lambda: captured(too_much))
+results = []
+small = captured(lambda: results.append(filled(3)))
+small.replay()
+print(json.dumps([refused[0], right(results[0], 3)]))
+""", SPILLWAY_HOST_MEMORY="64MiB")  # fmt: skip
+        self.assertEqual(found, ["OutOfMemoryError", True])
+
+    def test_torch_compile_with_cudagraphs(self):
+        code = """
+import hashlib
+torch.manual_seed(0)
+layers = torch.nn.Sequential(*[part for _ in range(12) for part in (torch.nn.Linear(1024, 1024), torch.nn.Tanh())]).cuda()
+compiled = torch.compile(layers, backend="cudagraphs")
+x = torch.ones(512, 1024, device="cuda")
+optimizer = torch.optim.SGD(layers.parameters(), lr=0.01, momentum=0.9)
+bits = hashlib.sha256()
+def note(tensor):
+    bits.update(tensor.detach().cpu().numpy().tobytes())
+for step in range(4):
+    torch.compiler.cudagraph_mark_step_begin()
+    if training:
+        loss = compiled(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        note(loss)
+    else:
+        with torch.no_grad():
+            note(compiled(x + step))
+for parameter in layers.parameters():
+    note(parameter)
+from torch._inductor.cudagraph_trees import get_manager
+one = figures()
+graphs = next(get_manager(0, create_if_none_exists=False).graph_counter)
+print(json.dumps([bits.hexdigest(), one["spilled_bytes"], one["held_bytes"], graphs]))
+"""
+        for training in ("False", "True"):
+            enough, less = (run(f"training = {training}" + code, memory=memory) for memory in ("2GiB", "128MiB"))
+            self.assertEqual(enough[1:3], [0, 0])
+            self.assertEqual((less[0], less[2]), (enough[0], 0), training)
+            self.assertGreater(less[1], 0)
+            self.assertGreater(less[3], 0)
+
 
 if __name__ == "__main__":
     unittest.main()

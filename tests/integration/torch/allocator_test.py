@@ -52,7 +52,7 @@ class OwnershipTest(TorchTest):
         torch.cuda.caching_allocator_delete(pointer)
 
     @unittest.skipUnless(hasattr(torch.cuda, "MemPool"), "this PyTorch has no pools of the user's")
-    def test_a_private_pool_stays_native(self):
+    def test_a_pool_of_the_users_stays_native(self):
         pool = torch.cuda.MemPool()
         with torch.cuda.use_mem_pool(pool):
             inside = block(4)

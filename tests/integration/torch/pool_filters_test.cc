@@ -23,6 +23,14 @@ TEST(PoolFiltersTest, ClaimsWhatAnOpenPoolOfTheDeviceFilters) {
   EXPECT_TRUE(filters.Claims(0, Stream(2)));
 }
 
+TEST(PoolFiltersTest, APoolIsNewOnceOnEachDevice) {
+  PoolFilters filters;
+  EXPECT_TRUE(filters.NoteKnown(0, {0, 1}));
+  EXPECT_TRUE(filters.NoteKnown(1, {0, 1}));
+  EXPECT_TRUE(filters.NoteKnown(0, {1, 0}));
+  EXPECT_FALSE(filters.NoteKnown(0, {0, 1}));
+}
+
 // Native's filters may come back here.
 TEST(PoolFiltersTest, AFilterMayOpenAndCloseOthers) {
   PoolFilters filters;

@@ -22,7 +22,8 @@ constexpr double kRounding = 2e-6;
 // Groups of rows, in the order in which a viewer shows them.
 constexpr int kIterations = 1;
 constexpr int kStalls = 2;
-constexpr int kMoves = 3;  // and one for each further kind of move
+constexpr int kPauses = 3;
+constexpr int kMoves = 4;  // and one for each further kind of move
 
 double Micros(double seconds) { return std::round(seconds * 1e9) / 1e3; }
 
@@ -159,6 +160,24 @@ void AddStalls(const nlohmann::json& data, Writer* writer) {
   writer->AddEvents(std::move(events));
 }
 
+// One that was not resumed lasts until the file was written.
+void AddPauses(const nlohmann::json& data, Writer* writer) {
+  if (!data.contains("pauses")) return;
+  std::vector<Event> events;
+  for (const nlohmann::json& pause : data["pauses"]) {
+    const double start = pause.at("start_s");
+    const double end = data.at("job").at("seconds");
+    Event event{start, pause.value("seconds", end - start), kPauses, "pause", {}};
+    for (const char* argument :
+         {"by", "region", "leaving_s", "clean_bytes", "host_bytes", "disk_bytes", "dropped_bytes"}) {
+      if (pause.contains(argument)) event.arguments[argument] = pause[argument];
+    }
+    events.push_back(std::move(event));
+  }
+  writer->NameGroup(kPauses, "pauses");
+  writer->AddEvents(std::move(events));
+}
+
 void AddMoves(const nlohmann::json& data, Writer* writer) {
   const nlohmann::json& table = data.at("moves");
   const nlohmann::json& kinds = data.at("move_kinds");
@@ -207,6 +226,7 @@ std::string Convert(const nlohmann::json& data) {
       absl::StrCat("spillway, GPU ", job.value("device_index", 0), ", rank ", job.value("rank", 0)));
   AddIterations(data, &writer);
   AddStalls(data, &writer);
+  AddPauses(data, &writer);
   AddMoves(data, &writer);
   AddCounters(data, &writer);
   return writer.Text({{"job", job}, {"dropped", data.at("dropped")}});

@@ -89,6 +89,20 @@ void AppendIterationEnds(const ReportData& data, double end_s, Chart* chart, Jso
                          {"encoding", {{"x", TimeAxis("t", end_s)}}}});
 }
 
+// Shaded bands while the job was paused, by itself or from outside.
+void AppendPauses(const ReportData& data, double end_s, Chart* chart, Json* layers) {
+  if (data.pauses.empty()) return;
+  Json rows = Json::array();
+  for (const ReportPause& pause : data.pauses) {
+    const double end = pause.seconds ? pause.start_s + *pause.seconds : end_s;
+    rows.push_back(Json{{"t", Rounded(pause.start_s)}, {"u", Rounded(end)}});
+  }
+  chart->legend.push_back({"paused", "var(--quiet)"});
+  layers->push_back(Json{{"data", Values(std::move(rows))},
+                         {"mark", {{"type", "rect"}, {"fill", "var(--quiet)"}, {"fillOpacity", 0.35}}},
+                         {"encoding", {{"x", TimeAxis("t", end_s)}, {"x2", {{"field", "u"}}}}}});
+}
+
 // Shaded bands over the whole height, and their names at the top. `length`: of the iteration, in the axis' unit.
 void AppendPhases(const std::vector<ReportPhase>& phases, double length, const Json& x, Json* layers) {
   Json rows = Json::array();
@@ -198,6 +212,7 @@ std::optional<Chart> MemoryChart(const ReportData& data, const ReportFacts& fact
          {{"type", "line"}, {"interpolate", "step-after"}, {"strokeWidth", 1.5}, {"stroke", "var(--ink)"}}},
         {"encoding", {{"x", TimeAxis("t", end)}, {"y", Quantity("v", unit.name)}}}});
   }
+  AppendPauses(data, end, &chart, &layers);
   AppendIterationEnds(data, end, &chart, &layers);
   if (facts.budget_bytes) {
     chart.legend.push_back({"GPU budget", "var(--limit)", Mark::kDashes});

@@ -224,6 +224,18 @@ void ReadTables(const JsonFields& all, ReportData* data) {
                             row.Bool("guessed").value_or(false)});
 }
 
+void ReadPauses(const JsonFields& all, ReportData* data) {
+  for (const JsonFields& row : all.Objects("pauses")) {
+    for (const char* name : {"start_s", "leaving_s"}) {
+      if (!row.Has(name)) row.Fail(row.Path(name), "absent", "a number");
+    }
+    data->pauses.push_back({row.Number("start_s").value_or(0), row.Number("leaving_s").value_or(0),
+                            row.Number("seconds"), row.Text("by"), row.Text("region"),
+                            row.Number("clean_bytes"), row.Number("host_bytes"), row.Number("disk_bytes"),
+                            row.Number("dropped_bytes")});
+  }
+}
+
 void ReadSmall(const JsonFields& all, ReportData* data) {
   if (const auto settings = all.Object("settings")) {
     for (const auto& [name, setting] : settings->Members())
@@ -293,6 +305,7 @@ absl::StatusOr<ReportData> ParseReport(const std::string& text) {
   if (const auto stalls = all.Object("stalls")) data.stalls = StallsOf(all, *stalls);
   ReadTables(all, &data);
   ReadSmall(all, &data);
+  ReadPauses(all, &data);
   if (!status.ok()) return status;
   return data;
 }

@@ -129,6 +129,13 @@ struct ReportMetrics {
   size_t devices = 1;
 };
 
+struct ReportPause {
+  double start_s = 0, leaving_s = 0;
+  Known seconds;           // until it was resumed; none: it was not, when the file was written
+  std::string by, region;  // "job" or "outside"; empty: everything
+  Known clean_bytes, host_bytes, disk_bytes, dropped_bytes;
+};
+
 struct ReportPower {
   Known gpu_joules, cpu_joules;
   std::string source;  // how the joules were found
@@ -151,6 +158,7 @@ struct ReportData {
   std::string advice;
   std::string iteration;  // the bytes of a trace file; empty: not known
   std::optional<ReportPower> power;
+  std::vector<ReportPause> pauses;
   Known dropped_moves, dropped_stalls;  // which the file had no place for
 };
 

@@ -65,6 +65,22 @@ Section Memory(const ReportData& data, const ReportFacts& facts) {
   return section;
 }
 
+Section Pauses(const ReportData& data) {
+  Section section{"pauses", "Pauses", {}, {}, {}, {}, {}};
+  double outside = 0, by_job = 0;
+  for (const ReportPause& pause : data.pauses) {
+    (pause.by == "outside" ? outside : by_job) +=
+        pause.seconds.value_or(data.job.seconds.value_or(pause.start_s) - pause.start_s);
+  }
+  section.figures = {FigureOf("pauses", "pauses", static_cast<double>(data.pauses.size()), Unit::kCount,
+                              "the file has the last 1,000"),
+                     FigureOf("paused_by_job_seconds", "by the job itself", by_job, Unit::kSeconds,
+                              "pauses of regions at the same time are summed up"),
+                     FigureOf("paused_from_outside_seconds", "from outside", outside, Unit::kSeconds)};
+  section.tables.push_back(PausesTable(data));
+  return section;
+}
+
 // Empty where the job never measured it.
 std::string MeasuredLinkWords(const ReportMetrics& metrics) {
   if (!metrics.link) return "";
@@ -307,6 +323,7 @@ ReportModel ModelOf(const ReportData& data, const WhatIf& what_if, const ReportA
                     Wear(data, facts, assumptions),
                     Energy(facts),
                     Active(data)};
+  if (!data.pauses.empty()) model.sections.insert(model.sections.begin() + 2, Pauses(data));
   Section run{"run", "The run", {}, {}, {}, {}, {JobTable(data)}};
   if (data.settings.empty())
     run.missing.push_back("No settings were given: all had their defaults.");

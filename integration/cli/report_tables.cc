@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -77,6 +78,43 @@ Table WaitingKernelsTable(const ReportData& data) {
   if (order.size() > kMostTableRows) order.resize(kMostTableRows);
   for (size_t k : order)
     table.rows.push_back({Name(stalls.kernels[k]), NumberCell(sums[k].second), NumberCell(sums[k].first)});
+  return table;
+}
+
+Table PausesTable(const ReportData& data) {
+  Table table{"pauses",
+              "The longest pauses",
+              {{"began at", Unit::kSeconds},
+               {"by", {}},
+               {"region", {}},
+               {"lasted", Unit::kSeconds},
+               {"until all had left", Unit::kSeconds},
+               {"to host memory", Unit::kBytes},
+               {"to the disk", Unit::kBytes},
+               {"copies a second", Unit::kBytesPerSecond},
+               {"unchanged", Unit::kBytes},
+               {"dropped", Unit::kBytes}},
+              {}};
+  const auto lasted = [&](const ReportPause& pause) {
+    return pause.seconds.value_or(data.job.seconds.value_or(pause.start_s) - pause.start_s);
+  };
+  std::vector<size_t> order(data.pauses.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(
+      order, [&](size_t a, size_t b) { return lasted(data.pauses[a]) > lasted(data.pauses[b]); });
+  if (order.size() > kMostTableRows) order.resize(kMostTableRows);
+  std::ranges::sort(order);
+  for (const size_t p : order) {
+    const ReportPause& pause = data.pauses[p];
+    const double copied = pause.host_bytes.value_or(0) + pause.disk_bytes.value_or(0);
+    const bool has_rate = copied > 0 && pause.leaving_s > 0;
+    table.rows.push_back({NumberCell(pause.start_s), TextCell(pause.by == "outside" ? "outside" : "the job"),
+                          TextCell(pause.region.empty() ? "everything" : pause.region),
+                          NumberCell(lasted(pause)), NumberCell(pause.leaving_s),
+                          NumberCell(pause.host_bytes), NumberCell(pause.disk_bytes),
+                          NumberCell(has_rate ? Known(copied / pause.leaving_s) : std::nullopt),
+                          NumberCell(pause.clean_bytes), NumberCell(pause.dropped_bytes)});
+  }
   return table;
 }
 

@@ -13,6 +13,7 @@ namespace spillway::integration {
 
 Table CauseTable(const ReportFacts& facts);
 Table WaitingKernelsTable(const ReportData& data);  // the ten that waited longest
+Table PausesTable(const ReportData& data);          // the ten longest, in the order of the file
 // Blocks and kernels come in the order of the file, the ten first.
 Table BlocksTable(const ReportData& data);
 Table KernelsTable(const ReportData& data);

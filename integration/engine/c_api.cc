@@ -61,7 +61,7 @@ int NotInitialised() { return CUDA_ERROR_NOT_INITIALIZED; }
 // The region of what the calling thread allocates.
 thread_local allocator::BlockRegion t_region;
 
-int Allocate(int device, size_t bytes, void* stream, void** pointer) {
+int AllocateIn(allocator::BlockRegion region, int device, size_t bytes, void* stream, void** pointer) {
   return Guarded([&] {
     Runtime* runtime = Runtime::Get();
     if (runtime == nullptr) return NotInitialised();
@@ -69,11 +69,19 @@ int Allocate(int device, size_t bytes, void* stream, void** pointer) {
     if (bytes == 0 || pointer == nullptr) return WrongUse("no bytes, or no place for them");
     auto residency = runtime->Device(device);
     if (!residency.ok()) return Answer(residency.status());
-    auto address = (*residency)->Allocate(bytes, {static_cast<CUstream>(stream), false}, t_region);
+    auto address = (*residency)->Allocate(bytes, {static_cast<CUstream>(stream), false}, region);
     if (!address.ok()) return Answer(runtime->Explain(device, address.status()));
     *pointer = reinterpret_cast<void*>(*address);
     return static_cast<int>(CUDA_SUCCESS);
   });
+}
+
+int Allocate(int device, size_t bytes, void* stream, void** pointer) {
+  return AllocateIn(t_region, device, bytes, stream, pointer);
+}
+
+int AllocateSegment(int device, size_t bytes, void* stream, void** pointer) {
+  return AllocateIn({t_region.tag, /*keep=*/true}, device, bytes, stream, pointer);
 }
 
 int Free(void* pointer) {
@@ -365,6 +373,7 @@ constexpr spillway_api kApi = {
     &Pause,
     &Resume,
     &ReadPaused,
+    &AllocateSegment,
 };
 
 }  // namespace

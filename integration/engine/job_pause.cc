@@ -83,15 +83,41 @@ absl::StatusOr<PauseScope> JobPause::ScopeOf(const std::string& tag) const {
 
 absl::Status JobPause::Pause(const std::string& tag, PauseStats* stats) {
   SPILLWAY_ASSIGN_OR_RETURN(const PauseScope scope, ScopeOf(tag));
+  const int64_t began = os::Clock::System()->NowNanos();
   SPILLWAY_RETURN_IF_ERROR(PauseDevices(scope, stats));
   const os::MutexLock lock(&mu_);
   figures_.Add(*stats);
+  AddInterval(began, /*outside=*/false, tag, *stats);
   return absl::OkStatus();
 }
 
 absl::Status JobPause::Resume(const std::string& tag, bool wait) {
   SPILLWAY_ASSIGN_OR_RETURN(const PauseScope scope, ScopeOf(tag));
+  {
+    const os::MutexLock lock(&mu_);
+    EndIntervals(/*outside=*/false, tag);
+  }
   return ResumeDevices(scope, wait);
+}
+
+void JobPause::AddInterval(int64_t began, bool outside, const std::string& tag, const PauseStats& stats) {
+  if (intervals_.size() == kMostIntervals) intervals_.pop_front();
+  intervals_.push_back({began, os::Clock::System()->NowNanos(), 0, outside, tag, stats.clean_bytes,
+                        stats.host_bytes, stats.disk_bytes, stats.dropped_bytes});
+}
+
+// A resume of everything resumes regions, too.
+void JobPause::EndIntervals(bool outside, const std::string& tag) {
+  const int64_t now = os::Clock::System()->NowNanos();
+  for (ReportedPause& pause : intervals_) {
+    if (pause.resumed == 0 && pause.outside == outside && (tag.empty() || pause.tag == tag))
+      pause.resumed = now;
+  }
+}
+
+std::vector<ReportedPause> JobPause::Intervals() const {
+  const os::MutexLock lock(&mu_);
+  return {intervals_.begin(), intervals_.end()};
 }
 
 // One device after the other: they share host memory, drives, and often the link.
@@ -189,6 +215,7 @@ void JobPause::PauseFromOutside() {
       state_ = State::kPaused;
       paused_since_ = began;
       figures_.Add(stats);
+      AddInterval(began, /*outside=*/true, "", stats);
     } else {
       state_ = State::kRunning;
       wanted_ = false;
@@ -206,6 +233,7 @@ void JobPause::ResumeFromOutside() {
     const os::MutexLock lock(&mu_);
     state_ = State::kRunning;
     figures_.outside_nanos += static_cast<uint64_t>(os::Clock::System()->NowNanos() - paused_since_);
+    EndIntervals(/*outside=*/true, "");
     LetLaunchesGo();
   }
   os::ReportLine("resumed");

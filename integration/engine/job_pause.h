@@ -11,9 +11,12 @@
 #ifndef SPILLWAY_INTEGRATION_ENGINE_JOB_PAUSE_H_
 #define SPILLWAY_INTEGRATION_ENGINE_JOB_PAUSE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -21,6 +24,7 @@
 #include "allocator/residency/state/pause.h"
 #include "integration/engine/devices.h"
 #include "integration/engine/figures.h"
+#include "integration/report/run_data.h"
 #include "io/os/joinable_thread.h"
 #include "io/os/sync.h"
 #include "io/os/wait.h"
@@ -57,6 +61,9 @@ class JobPause final : public allocator::PauseGate {
   absl::Status AwaitResume(absl::FunctionRef<std::string()> name, const os::Atomic<bool>& stopped) override;
 
   PauseFigures figures() const;
+  // The last kMostIntervals pauses that were carried out, in the order of their ends of leaving.
+  static constexpr size_t kMostIntervals = 1000;
+  std::vector<ReportedPause> Intervals() const;
 
   // At the end of the process: no launch waits any more. The thread ends within 0.1 s, or is left to itself.
   void Stop();
@@ -73,6 +80,10 @@ class JobPause final : public allocator::PauseGate {
   void PauseFromOutside();
   void ResumeFromOutside();
   void LetLaunchesGo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // A pause was carried out, which began at that time. The second ends all that are meant, and not ended.
+  void AddInterval(int64_t began, bool outside, const std::string& tag, const allocator::PauseStats& stats)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EndIntervals(bool outside, const std::string& tag) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Devices* const devices_;
   os::WaitList* const waits_;
@@ -88,6 +99,7 @@ class JobPause final : public allocator::PauseGate {
   std::string error_ ABSL_GUARDED_BY(mu_);
   allocator::PauseStats last_ ABSL_GUARDED_BY(mu_);
   PauseFigures figures_ ABSL_GUARDED_BY(mu_);
+  std::deque<ReportedPause> intervals_ ABSL_GUARDED_BY(mu_);
   int64_t paused_since_ ABSL_GUARDED_BY(mu_) = 0;  // from outside; ns of the system's steady clock
   bool started_ ABSL_GUARDED_BY(mu_) = false;
   os::JoinableThread thread_;

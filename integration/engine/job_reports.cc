@@ -300,6 +300,8 @@ std::vector<io::DirectoryStats> JobReports::Directories() const {
   return disk == nullptr ? std::vector<io::DirectoryStats>() : disk->stats().directories;
 }
 
+std::vector<ReportedPause> JobReports::Pauses() const { return from_.pause->Intervals(); }
+
 std::string JobReports::NameOfLaunch(int device, policy::LaunchIndex index) const {
   const ServedDevice* const served = from_.devices->Find(device);
   if (served == nullptr || served->predictor == nullptr) return "";

@@ -91,6 +91,7 @@ class JobReports : private RunSource {
   std::optional<DeviceLook> Look(int device) const override;
   std::vector<allocator::LargeBlock> LargestBlocks(int device, size_t most) const override;
   std::vector<io::DirectoryStats> Directories() const override;
+  std::vector<ReportedPause> Pauses() const override;
   std::string NameOfLaunch(int device, policy::LaunchIndex index) const override;
   std::string KernelOf(uint64_t tag) const override;
   void AskForIteration(int device) const override;

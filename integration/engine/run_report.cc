@@ -231,6 +231,7 @@ RunData RunReport::DataOf(const Device& device, const Figures& figures, bool end
   data.motion = device.motion.Copy();
   data.largest_blocks = CostliestBlocks(device);
   data.power = device.power.Used();
+  data.pauses = source_->Pauses();
   AddKernels(device, &data);
   return data;
 }

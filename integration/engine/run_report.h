@@ -41,6 +41,7 @@ class RunSource {
   virtual std::optional<DeviceLook> Look(int device) const = 0;
   virtual std::vector<allocator::LargeBlock> LargestBlocks(int device, size_t most) const = 0;
   virtual std::vector<io::DirectoryStats> Directories() const = 0;
+  virtual std::vector<ReportedPause> Pauses() const = 0;
   // Has what is known of the device's iteration by now made, soon; the last that was made, null: none was.
   virtual void AskForIteration(int device) const = 0;
   virtual std::shared_ptr<const Predictor::Followed> LastIteration(int device) const = 0;

@@ -38,7 +38,7 @@ typedef struct spillway_pause_stats {
   uint64_t disk_bytes;      /* copied to the disk */
   uint64_t dropped_bytes;   /* of regions that do not keep them */
   uint64_t unused_bytes;    /* never used since their allocation */
-  uint64_t pinned_bytes;    /* stay: something may use them without naming them (graphs, IPC) */
+  uint64_t pinned_bytes;    /* stay: something may use them without naming them (pointer tables, IPC) */
   uint64_t failed_bytes;    /* stay: they could not be copied */
   uint64_t released_bytes;  /* given back to the driver */
   uint64_t remaining_bytes; /* that Spillway still has on the devices */
@@ -122,6 +122,9 @@ typedef struct spillway_api {
   /* Copies the first `bytes` of a block that is paused from its place in host memory to `to`. 1: it is not paused, or
    * not all of it lies in host memory. */
   int (*read_paused)(const void* pointer, void* to, size_t bytes);
+  /* As allocate, for memory that the framework cuts up itself: it belongs to the region of this thread, but its bytes
+   * are kept at a pause, since tensors from outside of the region may lie there, too. */
+  int (*allocate_segment)(int device, size_t bytes, void* stream, void** pointer);
 } spillway_api;
 
 /* The engine's exported symbols that are not the preload's. Never returns null. */

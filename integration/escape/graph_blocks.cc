@@ -94,6 +94,7 @@ void GraphBlocks::EndCapture(uint64_t capture, CUgraph graph) {
   Graph& entry = graphs_[graph];
   entry.inner &= !is_new;
   if (!node.empty()) entry.named.Add(node.mapped());
+  if (capture == 0) entry.named.known = false;  // what it named is kept under an id that is not given
 }
 
 // ---- Graphs.
@@ -170,10 +171,8 @@ GraphBlocks::Named GraphBlocks::CollectLocked(CUgraph graph) const {
 
 void GraphBlocks::Include(CUgraph graph, CUgraph part) {
   os::MutexLock lock(&mu_);
-  if (graph == part) return;
-  const auto [it, is_new] = graphs_.try_emplace(graph);
-  if (is_new) it->second.named.known = false;  // a capture may be making it, and will give it out
-  it->second.named.Add(CollectLocked(part));
+  const auto it = graphs_.find(graph);
+  if (graph != part && it != graphs_.end()) it->second.named.Add(CollectLocked(part));
 }
 
 void GraphBlocks::DropGraph(CUgraph graph) {

@@ -58,7 +58,7 @@ class GraphBlocks {
   void NoteInner(CUgraph graph);
   // The node is gone, and its bodies with it. What they named stays with the graph.
   void DropNode(CUgraphNode node);
-  // A node of `graph`, or a copy of `graph`, now runs what `part` runs.
+  // A node of `graph`, or a copy of `graph`, now runs what `part` runs. Nothing for one that is not known.
   void Include(CUgraph graph, CUgraph part);
   void DropGraph(CUgraph graph);
   // What the graph names; empty for one of which nothing is known.

@@ -21,6 +21,8 @@ bool IsOrdinary(PinReason reason) {
          reason == PinReason::kModuleGlobal;
 }
 
+}  // namespace
+
 AccessSet PartOn(int device, const AccessSet& set) {
   AccessSet part;
   for (const BlockId id : set) {
@@ -28,8 +30,6 @@ AccessSet PartOn(int device, const AccessSet& set) {
   }
   return part;
 }
-
-}  // namespace
 
 void FindRanges(const DeviceResidencies& devices, const AccessSet& set,
                 std::vector<allocator::BlockRange>* ranges) {

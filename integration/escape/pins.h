@@ -44,6 +44,9 @@ struct PinTicket {
   std::vector<allocator::PinnedBlock> blocks;
 };
 
+// The blocks of the set that lie on the device.
+allocator::AccessSet PartOn(int device, const allocator::AccessSet& set);
+
 // Appends where the blocks of the set lie. Any thread; no lock held.
 void FindRanges(const DeviceResidencies& devices, const allocator::AccessSet& set,
                 std::vector<allocator::BlockRange>* ranges);

@@ -1,10 +1,10 @@
 // The state of the wrappers. HookState is kept from the installation of the hooks on: real functions,
 // external memory, kernels, captures and escaped pointers. HookContext has the devices and the modes: the
 // engine fills and publishes one when the first device's Residency exists; before that, wrappers pass calls
-// through. There is one of each in a process, since wrappers are plain C functions. Where memory, modules or
-// graphs end, the engine and the wrappers tell the state, which ends what was pinned for them. Every function
-// here may be called on any thread of the application. A function without an answer returns null, -1, 0 or
-// false; nothing else fails.
+// through. There is one of each in a process, since wrappers are plain C functions. Where memory or modules
+// end, the engine and the wrappers tell the state, which ends what was pinned for them. Every function here
+// may be called on any thread of the application. A function without an answer returns null, -1, 0 or false;
+// nothing else fails.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_CONTEXT_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_CONTEXT_H_
@@ -100,7 +100,8 @@ HookContext* ContextOwning(uint64_t address);
 // Finds the block that contains `address`; false when none does (free space of our reservation).
 bool FindOurs(const HookContext* context, uint64_t address, allocator::Residency::Range* range);
 
-// Puts the calling thread's current context, or null, into `context`. The driver's answer, when it does not tell.
+// Puts the calling thread's current context, or null, into `context`. The driver's answer, when it does not
+// tell.
 CUresult FindCurrentContext(const HookState& state, CUcontext* context);
 // Whether only the current context shows which stream a default stream's handle means.
 inline bool ContextTells(const HookState& state, const HookContext& context) {
@@ -109,8 +110,8 @@ inline bool ContextTells(const HookState& state, const HookContext& context) {
 // The current context's device, or -1.
 int CurrentDevice(const HookState& state);
 
-// Whether what is enqueued on the stream now is captured, or may be since the driver does not tell. One load when there is
-// no capture in the process.
+// Whether what is enqueued on the stream now is captured, or may be since the driver does not tell. One load
+// when there is no capture in the process.
 bool IsCapturingNow(const HookState& state, allocator::StreamRef stream);
 inline bool IsCapturing(const HookState& state, allocator::StreamRef stream) {
   return __builtin_expect(state.captures.load(std::memory_order_relaxed) != 0, 0) &&

@@ -79,7 +79,7 @@ CUresult RefuseDenied(const AccessSetBuilder& builder) {
 }
 
 // A kernel in the deny list goes into a graph, whose launches do not show it. One that may reach everything
-// ends eviction. What a writer names is pinned with the graph.
+// ends eviction. What a writer names stays until it is freed.
 CUresult NoteDeniedInGraph(AccessSetBuilder* builder) {
   const DenyList::Action action = builder->denied->denied->action;
   if (action == DenyList::Action::kRefuse) return RefuseDenied(*builder);
@@ -149,10 +149,11 @@ CUresult PassPinning(AccessSetBuilder* builder, PinReason reason, PinTicket* tic
 }
 
 CUresult PassIntoGraph(AccessSetBuilder* builder, GraphBlocks::Ranges* named, RealCall real) {
+  const bool writes_tables = builder->denied != nullptr;  // that the call does not show
   if (const CUresult checked = CheckLastLook(builder); checked != CUDA_SUCCESS) return checked;
   FindRanges(builder->context()->devices, builder->set(), named);
   // Kernels outside of the graph may follow what it writes, and early reads come before its launch's gate.
-  AccessSet stay = builder->early();
+  AccessSet stay = writes_tables ? builder->set() : builder->early();
   for (const TableEntry& entry : builder->found()) stay.Add(entry.target);
   if (!stay.empty())
     builder->state()->pin_reports.Report(PinReason::kGraph, "a graph that puts addresses into memory");
@@ -233,14 +234,6 @@ bool AllOn(const AccessSet& set, int device) {
   return true;
 }
 
-// Blocks of `set` on `device`, into `part`.
-void SelectDevice(const AccessSet& set, int device, AccessSet* part) {
-  part->Clear();
-  for (const BlockId id : set) {
-    if (id.device() == device) part->Add(id);
-  }
-}
-
 // The least device above `device` with a block in `set`, or -1.
 int NextDevice(const AccessSet& set, int device) {
   int next = -1;
@@ -274,8 +267,7 @@ CUresult PassNested(AccessSetBuilder* builder, int after, StreamRef stream, Real
   if (device < 0) return real();
   Residency* const residency = builder->context()->Of(device);
   if (residency == nullptr) return PassNested(builder, device, stream, real);
-  AccessSet part;
-  SelectDevice(builder->set(), device, &part);
+  const AccessSet part = PartOn(device, builder->set());
   return residency->RunPinned(part, stream, builder->tag,
                               [&] { return PassNested(builder, device, stream, real); });
 }
@@ -285,8 +277,7 @@ CUresult PassReachingAll(HookContext* context, const AccessSet& set, int device,
                          uint64_t tag, RealCall real) {
   while (device < allocator::kMaxDevices && context->Of(device) == nullptr) ++device;
   if (device == allocator::kMaxDevices) return real();
-  AccessSet part;
-  SelectDevice(set, device, &part);
+  const AccessSet part = PartOn(device, set);
   return context->Of(device)->RunReachingAll(
       part, stream, tag, [&] { return PassReachingAll(context, set, device + 1, stream, tag, real); });
 }
@@ -308,8 +299,7 @@ CUresult CallWithoutBlocks(HookState* state, uint64_t tag, StreamRef stream, Rea
   if (context == nullptr || !context->audit) return CallWithRetry(state, kUnknownBytes, real);
   Residency* const residency = CurrentResidency(state, context);
   if (residency == nullptr) return CallWithRetry(state, kUnknownBytes, real);
-  const AccessSet nothing;
-  return CallWithRetry(state, kUnknownBytes, [&] { return residency->Run(nothing, stream, tag, real); });
+  return CallWithRetry(state, kUnknownBytes, [&] { return residency->Run({}, stream, tag, real); });
 }
 
 CUresult CallReachingAll(HookState* state, StreamRef stream, uint64_t tag, RealCall real) {

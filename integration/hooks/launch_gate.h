@@ -36,7 +36,7 @@ inline CUresult PassPinning(AccessSetBuilder* builder, allocator::PinReason reas
 // may follow them. Refused as PassPinning is.
 CUresult PassIntoGraph(AccessSetBuilder* builder, GraphBlocks::Ranges* named, RealCall real);
 
-// Calls `real`, of which only the tag is known (the launch of a graph), as CallWithRetry does. In audit mode
+// Calls `real`, of which only the tag is known (it names no block), as CallWithRetry does. In audit mode
 // it is audited as any other launch.
 CUresult CallWithoutBlocks(HookState* state, uint64_t tag, allocator::StreamRef stream, RealCall real);
 

@@ -235,6 +235,24 @@ std::string PowerMember(const Power& power) {
   return absl::StrCat("\"power\":", Dump(json), ",\n");
 }
 
+std::string PausesMember(const RunData& data) {
+  const auto since = [](int64_t from, int64_t to) { return static_cast<double>(to - from) / 1e9; };
+  ordered_json json = ordered_json::array();
+  for (const ReportedPause& pause : data.pauses) {
+    ordered_json entry = {{"start_s", since(data.facts->origin_nanos, pause.began)},
+                          {"leaving_s", since(pause.began, pause.left)}};
+    if (pause.resumed != 0) entry["seconds"] = since(pause.began, pause.resumed);
+    entry["by"] = pause.outside ? "outside" : "job";
+    if (!pause.tag.empty()) entry["region"] = pause.tag;
+    entry.update({{"clean_bytes", pause.clean_bytes},
+                  {"host_bytes", pause.host_bytes},
+                  {"disk_bytes", pause.disk_bytes},
+                  {"dropped_bytes", pause.dropped_bytes}});
+    json.push_back(std::move(entry));
+  }
+  return absl::StrCat("\"pauses\":", Dump(json), ",\n");
+}
+
 }  // namespace
 
 std::string RunDataJson(const RunData& data) {
@@ -253,6 +271,7 @@ std::string RunDataJson(const RunData& data) {
       ",\n\"costliest_kernels\":", KernelsJson(data.costliest_kernels), ",\n",
       data.advice.empty() ? "" : absl::StrCat("\"advice\":", Dump(data.advice), ",\n"),
       data.iteration ? IterationMembers(*data.iteration) : "", data.power ? PowerMember(*data.power) : "",
+      data.pauses.empty() ? "" : PausesMember(data),
       "\"dropped\":", Dump({{"moves", data.motion.moves_dropped}, {"stalls", data.motion.stalls_dropped}}),
       "}\n");
 }

@@ -74,6 +74,16 @@ struct IterationFacts {
   std::vector<Phase> phases;
 };
 
+// One pause of the job, on all its devices. Times are the steady clock's, in nanoseconds.
+struct ReportedPause {
+  int64_t began = 0;
+  int64_t left = 0;     // everything that could had left the GPU
+  int64_t resumed = 0;  // launches may name the blocks again; 0: not yet
+  bool outside = false;
+  std::string tag;  // of a region; empty: everything
+  uint64_t clean_bytes = 0, host_bytes = 0, disk_bytes = 0, dropped_bytes = 0;  // by how they left
+};
+
 struct Power {
   std::optional<double> gpu_joules, cpu_joules;
   std::string source;
@@ -97,6 +107,7 @@ struct RunData {
   std::vector<ReportedKernel> costliest_kernels;
   std::optional<IterationFacts> iteration;
   std::optional<Power> power;
+  std::vector<ReportedPause> pauses;  // the last ones, in the order of their beginning
 };
 
 // The figures of RunData::memory and RunData::transfers, in their order. Transfers go on with the bytes

@@ -112,7 +112,7 @@ class SpillwayAllocator final : public CompatAllocator {
   TraceLog::Context ContextOfOurs(const void* pointer) override;
   void RecordForOurs(TraceAction action, const void* pointer, const std::string& metadata) override;
   c10::DataPtr AdoptNative(c10::DataPtr pointer, size_t bytes) override;
-  void NotePool(c10::DeviceIndex device, PoolId pool) override { (void)pools_.NoteKnown(device, pool); }
+  void NotePool(c10::DeviceIndex device, PoolId pool) override { (void)pools_.AddUser(device, pool); }
 
   // Gives native a pool whose memory is the engine's. False: native has made it, or will.
   bool MakePool(c10::DeviceIndex device, PoolId pool);

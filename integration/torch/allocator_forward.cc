@@ -46,9 +46,9 @@ void SpillwayAllocator::emptyCache(PoolId pool) {
                          device);  // what native holds is about to fall: its part of the peaks counts now
   }
   native_.emptyCache(pool);
-  if (pool != kNoPool) return;
   for (c10::DeviceIndex device = 0; device < device_count_.load(); ++device) {
-    if (LedgerOf(device).used()) CheckEngine(api_->empty_cache(device), "empty its cache");
+    const bool used = pool == kNoPool && LedgerOf(device).used();
+    if (used || pool_memory_.used(device)) CheckEngine(api_->empty_cache(device), "empty its cache");
   }
 }
 
@@ -74,7 +74,7 @@ void SpillwayAllocator::setMemoryFraction(double fraction, c10::DeviceIndex devi
 
 void SpillwayAllocator::beginAllocateToPool(c10::DeviceIndex device, PoolId pool,
                                             std::function<bool(cudaStream_t)> filter) {
-  const bool made = pools_.NoteKnown(device, pool) && MakePool(device, pool);
+  const bool made = pools_.AddUser(device, pool) && MakePool(device, pool);
   native_->beginAllocateToPool(device, pool, filter);
   if (made) native_->releasePool(device, pool);  // whoever begins is a user; we are none
   pools_.Begin(device, pool, std::move(filter));
@@ -83,8 +83,11 @@ void SpillwayAllocator::beginAllocateToPool(c10::DeviceIndex device, PoolId pool
 // Native would make the pool at its first use, with memory of the driver.
 bool SpillwayAllocator::MakePool(c10::DeviceIndex device, PoolId pool) {
   if (!native_.isEnabled() || fork_.InChild()) return false;
+  const auto& allocator = pool_memory_.Allocator();
+  if (allocator == nullptr) return false;
+  if (!LedgerOf(device).used() && !pool_memory_.used(device)) pool_memory_.Start(device);
   try {
-    return native_.MakePool(device, pool, pool_memory_.Allocator());
+    return native_.MakePool(device, pool, allocator);
   } catch (const c10::Error&) {
     return false;  // it has been there since before we were installed
   }
@@ -96,6 +99,7 @@ void SpillwayAllocator::endAllocateToPool(c10::DeviceIndex device, PoolId pool) 
 }
 
 void SpillwayAllocator::releasePool(c10::DeviceIndex device, PoolId pool) {
+  pools_.RemoveUser(device, pool);
   native_->releasePool(device, pool);
 }
 

@@ -20,9 +20,9 @@ spillway_device_stats SpillwayAllocator::EngineStats(c10::DeviceIndex device) co
 
 void SpillwayAllocator::GetReserved(c10::DeviceIndex device, size_t* now, size_t* peak) const {
   (void)api_->reserved_bytes(device, now, peak);
-  const size_t pools = pool_memory_.bytes(device);
-  *now -= std::min(*now, pools);
-  *peak -= std::min(*peak, pools);
+  if (!pool_memory_.used(device)) return;
+  *now -= std::min(*now, pool_memory_.bytes(device));
+  *peak = *now;  // the engine's is one of both together: what is looked at from now on counts
 }
 
 // Native keeps no record of our bytes, so that a peak of both together is noticed only here.

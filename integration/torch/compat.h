@@ -171,7 +171,7 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
   virtual void RecordForOurs(TraceAction action, const void* pointer, const std::string& metadata) = 0;
   // Gives a block that native has just handed out our deleter, and notes it in the statistics.
   virtual c10::DataPtr AdoptNative(c10::DataPtr pointer, size_t bytes) = 0;
-  // Native makes the pool, or has it.
+  // The pool gets a user more.
   virtual void NotePool(c10::DeviceIndex device, PoolId pool) = 0;
 
   // Constant after construction.

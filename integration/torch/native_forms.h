@@ -45,20 +45,14 @@ class NativeForms {
   void popCompileContext() const {}
 #endif
 
-  // Makes the pool, which must not be there yet, with a first user and with memory of `allocator`. False
-  // before 2.8, where a pool cannot be given an allocator.
-#if SPILLWAY_TORCH_SINCE(8)
-  // Older forms take a pointer, which native keeps as long as the pool: the allocator must live for ever. What
-  // makes one of that number a second time raises.
+  // Makes the pool, which must not be there yet, with a first user and with memory of `allocator`. What makes
+  // one of that number a second time raises. False before 2.11: up to 2.7 a pool cannot be given an
+  // allocator, and up to 2.10 not beside expandable_segments.
+#if SPILLWAY_TORCH_SINCE(11)
   bool MakePool(c10::DeviceIndex device, PoolId pool,
                 const std::shared_ptr<torch_cuda::CUDAAllocator>& allocator) const {
-    if (allocator == nullptr) return false;
-#if SPILLWAY_TORCH_SINCE(11)
-    native_->createOrIncrefPool(device, pool, allocator);
-#else
-    native_->createOrIncrefPool(device, pool, allocator.get());
-#endif
-    return true;
+    if (allocator != nullptr) native_->createOrIncrefPool(device, pool, allocator);
+    return allocator != nullptr;
   }
 #else
   bool MakePool(c10::DeviceIndex, PoolId, const std::shared_ptr<torch_cuda::CUDAAllocator>&) const {

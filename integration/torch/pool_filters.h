@@ -1,7 +1,7 @@
 // PoolFilters: which allocations belong to a private pool of PyTorch (CUDA graphs, torch.cuda.MemPool).
 // Between beginAllocateToPool and endAllocateToPool native asks a filter about each allocation's stream. This
-// is our copy of those filters: such allocations go to native, which owns private pools. It also knows which
-// pools native has. SpillwayAllocator has the one object; any thread; nothing fails.
+// is our copy of those filters: such allocations go to native, which owns private pools. It also counts the
+// users of each pool, as native does. SpillwayAllocator has the one object; any thread; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_POOL_FILTERS_H_
 #define SPILLWAY_INTEGRATION_TORCH_POOL_FILTERS_H_
@@ -10,7 +10,7 @@
 
 #include <atomic>
 #include <functional>
-#include <set>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -39,10 +39,16 @@ class PoolFilters {
     open_.store(static_cast<int>(filters_.size()));
   }
 
-  // Notes that native has the pool on the device. True: that was not known. A pool's number is given once.
-  bool NoteKnown(c10::DeviceIndex device, PoolId pool) {
+  // Native counts a user of the pool more, or one less; it forgets a pool that has none. True: the first one.
+  bool AddUser(c10::DeviceIndex device, PoolId pool) {
     os::MutexLock lock(&mu_);
-    return known_.insert({device, pool}).second;
+    return users_[{device, pool}]++ == 0;
+  }
+  // The latter before native is called: its last user is gone as soon as that has returned.
+  void RemoveUser(c10::DeviceIndex device, PoolId pool) {
+    os::MutexLock lock(&mu_);
+    const auto found = users_.find({device, pool});
+    if (found != users_.end() && --found->second <= 0) users_.erase(found);
   }
 
   // Whether any pool asks for allocations, on any device. Any thread, no lock.
@@ -77,7 +83,8 @@ class PoolFilters {
   std::atomic<int> open_{0};  // filters_.size(), stored under mu_; pairs with the load in Claims
   os::Mutex mu_{os::LockRank::kRegistry};
   std::vector<Open> filters_ ABSL_GUARDED_BY(mu_);
-  std::set<std::pair<c10::DeviceIndex, PoolId>> known_ ABSL_GUARDED_BY(mu_);
+  // Of pools with users: their number.
+  std::map<std::pair<c10::DeviceIndex, PoolId>, int> users_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace spillway::integration

@@ -1,5 +1,7 @@
 #include "integration/torch/pool_memory.h"
 
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/util/Exception.h>
 #include <dlfcn.h>
 
 #include <functional>
@@ -8,7 +10,8 @@
 namespace spillway::integration {
 namespace {
 
-constexpr int kEngineRests = 3;  // CUDA_ERROR_NOT_INITIALIZED: at the exit, or in a forked child
+// Answers of the engine: CUDA's codes.
+enum EngineAnswer : int { kNoMemory = 2, kEngineRests = 3 };  // the latter: at the exit, or in a forked child
 
 using AllocateFunction = std::function<void*(size_t, int, cudaStream_t)>;
 using FreeFunction = std::function<void(void*, size_t, int, cudaStream_t)>;
@@ -60,48 +63,82 @@ bool PoolMemory::Contains(const void* pointer) const {
 }
 
 cudaStream_t PoolMemory::OwnerOf(int device) {
-  cudaStream_t& owner = owners_[static_cast<size_t>(device)];
-  if (owner == nullptr && cudaStreamCreateWithFlags(&owner, cudaStreamNonBlocking) != cudaSuccess) {
+  std::atomic<cudaStream_t>& owner = owners_[static_cast<size_t>(device)];
+  cudaStream_t known = owner.load(std::memory_order_acquire);
+  if (known != nullptr) return known;
+  cudaStream_t made = nullptr;
+  if (cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking) != cudaSuccess) {
     (void)cudaGetLastError();  // native refuses in its own words
-    owner = nullptr;
+    return nullptr;
   }
-  return owner;
+  if (owner.compare_exchange_strong(known, made, std::memory_order_acq_rel)) return made;
+  (void)cudaStreamDestroy(made);
+  return known;
 }
 
-// The engine gives a freed block to its stream at once, but what is captured on one stream is launched on
-// any: segments have a stream of their own, so that they are never such blocks.
+void PoolMemory::Start(c10::DeviceIndex device) {
+  const cudaStream_t owner = OwnerOf(device);
+  void* block = nullptr;
+  if (owner != nullptr && api_->allocate_segment(device, api_->smallest_block_bytes, owner, &block) == 0)
+    (void)api_->free(block);
+}
+
+// The engine gives a freed block to its stream at once, but what is captured on one stream is launched on any:
+// segments have a stream of their own, so that they are never such blocks.
 void* PoolMemory::Allocate(size_t bytes, int device) {
   const Relaxed relaxed;
+  FreeLate();
   const cudaStream_t owner = OwnerOf(device);
   if (owner == nullptr) return nullptr;
   void* segment = nullptr;
-  const int result = api_->allocate(device, bytes, owner, &segment);
+  const int result = api_->allocate_segment(device, bytes, owner, &segment);
   if (result == kEngineRests && cudaMalloc(&segment, bytes) == cudaSuccess) return segment;
+  TORCH_CHECK(result == 0 || result == kNoMemory || result == kEngineRests,
+              "Spillway could not allocate for a graph's pool: ", api_->last_error());
   if (result != 0) return nullptr;
   const char* const start = static_cast<const char*>(segment);
   bytes_[static_cast<size_t>(device)].fetch_add(bytes, std::memory_order_relaxed);
+  used_[static_cast<size_t>(device)].store(true, std::memory_order_relaxed);
   os::MutexLock lock(&mu_);
   ends_[start] = start + bytes;
   segments_.store(ends_.size(), std::memory_order_release);
   return segment;
 }
 
-// In place of cudaFree, which waits for the device as well. Native frees no segment while anything is
-// captured.
+// In place of cudaFree, which waits for the device as well.
 void PoolMemory::Free(void* segment, size_t bytes, int device) {
-  bool ours = false;
   {
     os::MutexLock lock(&mu_);
-    ours = ends_.erase(static_cast<const char*>(segment)) != 0;
-    segments_.store(ends_.size(), std::memory_order_release);
+    const auto found = ends_.find(static_cast<const char*>(segment));
+    if (found != ends_.end()) {
+      ends_.erase(found);
+      segments_.store(ends_.size(), std::memory_order_release);
+      freed_.push_back({segment, device});
+      bytes_[static_cast<size_t>(device)].fetch_sub(bytes, std::memory_order_relaxed);
+      segment = nullptr;
+    }
   }
-  if (!ours) {
-    (void)cudaFree(segment);
-    return;
+  if (segment != nullptr) (void)cudaFree(segment);  // one of the driver's
+  FreeLate();
+}
+
+// A capture under way, for one, lets nobody wait for its device: such segments are freed with later ones.
+void PoolMemory::FreeLate() {
+  std::vector<Freed> freed;
+  {
+    os::MutexLock lock(&mu_);
+    freed.swap(freed_);
   }
-  (void)cudaDeviceSynchronize();
-  bytes_[static_cast<size_t>(device)].fetch_sub(bytes, std::memory_order_relaxed);
-  (void)api_->free(segment);
+  for (const Freed& one : freed) {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(one.device));
+    if (cudaDeviceSynchronize() == cudaSuccess) {
+      (void)api_->free(one.segment);
+      continue;
+    }
+    (void)cudaGetLastError();
+    os::MutexLock lock(&mu_);
+    freed_.push_back(one);
+  }
 }
 
 }  // namespace spillway::integration

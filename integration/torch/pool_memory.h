@@ -30,28 +30,45 @@ class PoolMemory {
   // What a pool of native's is to be made with; null where this PyTorch has no such thing. Lives for ever.
   const std::shared_ptr<torch_cuda::CUDAAllocator>& Allocator();
 
+  // Starts the engine on the device, which must not happen inside a capture. To be called before the first
+  // one.
+  void Start(c10::DeviceIndex device);
+
   // Whether the address lies in a segment. One load where there is none.
   bool Contains(const void* pointer) const;
   // Of the device's segments: what native counts as reserved, and the engine, too.
   size_t bytes(c10::DeviceIndex device) const {
     return bytes_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
   }
+  // Whether the device has ever had one.
+  bool used(c10::DeviceIndex device) const {
+    return used_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
+  }
 
  private:
   void* Allocate(size_t bytes, int device);
   void Free(void* segment, size_t bytes, int device);
-  // A stream that nothing is ever queued on, as the owner of the device's segments; null when the driver has
-  // none. With native's lock of the device.
+  // A stream that no work of the job is queued on, as the owner of the device's segments; null when the
+  // driver has none.
   cudaStream_t OwnerOf(int device);
+  // Gives segments back to the engine that native has freed, where the device can be waited for.
+  void FreeLate();
+
+  struct Freed {
+    void* segment;
+    int device;
+  };
 
   const spillway_api* const api_;
   std::array<std::atomic<size_t>, C10_COMPILE_TIME_MAX_GPUS> bytes_{};
+  std::array<std::atomic<bool>, C10_COMPILE_TIME_MAX_GPUS> used_{};
   std::atomic<size_t> segments_{0};  // as many as ends_ has
   mutable os::Mutex mu_{os::LockRank::kRegistry};
   std::shared_ptr<torch_cuda::CUDAAllocator> allocator_ ABSL_GUARDED_BY(mu_);
   bool looked_ ABSL_GUARDED_BY(mu_) = false;
   std::map<const char*, const char*> ends_ ABSL_GUARDED_BY(mu_);  // of segments, by their starts
-  std::array<cudaStream_t, C10_COMPILE_TIME_MAX_GPUS> owners_{};  // each under native's lock of the device
+  std::vector<Freed> freed_ ABSL_GUARDED_BY(mu_);                 // by native
+  std::array<std::atomic<cudaStream_t>, C10_COMPILE_TIME_MAX_GPUS> owners_{};
 };
 
 }  // namespace spillway::integration

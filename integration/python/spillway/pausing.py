@@ -21,7 +21,7 @@ class PauseResult:
     disk_bytes: int  #: copied to the disk
     dropped_bytes: int  #: of regions that do not keep them
     unused_bytes: int  #: never used since their allocation
-    pinned_bytes: int  #: stay: something may use them without naming them (graphs, IPC)
+    pinned_bytes: int  #: stay: something may use them without naming them (pointer tables, IPC)
     failed_bytes: int  #: stay: they could not be copied; `failure` says why
     released_bytes: int  #: given back to the driver
     remaining_bytes: int  #: that Spillway still has on the GPUs

@@ -79,6 +79,24 @@ TEST(ChromeTraceTest, TimesAreMicrosecondsAndNothingIsLost) {
   EXPECT_EQ(by_name["block 10"]["dur"], 1);
 }
 
+TEST(ChromeTraceTest, APauseThatLastsEndsWithTheFile) {
+  json data = Data();
+  data["job"]["seconds"] = 9.0;
+  data["pauses"] = {
+      {{"start_s", 1.0}, {"leaving_s", 0.5}, {"seconds", 2.0}, {"by", "job"}, {"region", "cache"}},
+      {{"start_s", 5.0}, {"leaving_s", 0.5}, {"by", "outside"}}};
+  std::vector<json> pauses;
+  for (const json& event : WithPhase(EventsOf(data), "X")) {
+    if (event["cat"] == "pauses") pauses.push_back(event);
+  }
+  ASSERT_EQ(pauses.size(), 2u);
+  EXPECT_EQ(pauses[0]["dur"], 2'000'000);
+  EXPECT_EQ(pauses[0]["args"]["region"], "cache");
+  EXPECT_EQ(pauses[1]["dur"], 4'000'000);
+  data["pauses"][0].erase("start_s");
+  EXPECT_FALSE(ChromeTrace(data.dump()).ok());
+}
+
 // Viewers take events of one row that overlap as nested, and drop what crosses.
 TEST(ChromeTraceTest, EventsOfOneRowDoNotOverlapAndEachRowHasAName) {
   const json events = EventsOf(Data());

@@ -209,6 +209,16 @@ def troubled():
     return data
 
 
+def paused():
+    """By itself, twice, and once from outside, until the end."""
+    data = run(seconds=120.0)
+    pause = {"clean_bytes": 0, "host_bytes": 0, "disk_bytes": 0, "dropped_bytes": 0}
+    data["pauses"] = [{**pause, "start_s": 10.0, "leaving_s": 0.5, "seconds": 20.0, "by": "job", "region": "weights", "host_bytes": 8 * GIB},
+                      {**pause, "start_s": 12.0, "leaving_s": 0.01, "seconds": 18.0, "by": "job", "region": "cache", "dropped_bytes": 4 * GIB},
+                      {**pause, "start_s": 100.0, "leaving_s": 2.0, "by": "outside", "clean_bytes": 6 * GIB, "disk_bytes": GIB}]  # fmt: skip
+    return data
+
+
 def hostile():
     """Names that would end an element, an attribute or a string."""
     data = small()
@@ -224,6 +234,7 @@ def hostile():
     data["move_kinds"][0] = "datum['x']</script>"
     data["stall_causes"][0] = "</script>"
     data["settings"]["dirs"] = {"value": "</td></table>", "from": "<script>"}
+    data["pauses"] = [{"start_s": 1.0, "leaving_s": 0.5, "by": "<b>", "region": "</td><script>alert(6)</script>"}]
     return data
 
 
@@ -271,7 +282,7 @@ def write_all(folder, named):
     return paths
 
 
-SAMPLES = {make.__name__: make for make in (run, small, large, without_iteration, killed, without_disk, fits, troubled, hostile)}
+SAMPLES = {make.__name__: make for make in (run, small, large, without_iteration, killed, without_disk, fits, troubled, paused, hostile)}
 
 
 SEVERAL = {make.__name__: make for make in (ranks, pair)}  # of files: ranks of a job, two runs

@@ -34,7 +34,8 @@ class FiguresTest(Case):
     def test_every_figure_shown_is_its_value(self):
         for name, make in report_samples.SAMPLES.items():
             model = figures(self.write(name + ".json", make()), "--price-per-kwh", "0.3")
-            self.assertEqual(list(sorted(model["sections"])), sorted(SECTIONS))
+            pauses = ["pauses"] if name in ("paused", "hostile") else []
+            self.assertEqual(sorted(model["sections"]), sorted(SECTIONS + pauses))
             for key, section in model["sections"].items():
                 for figure in section["figures"].values():
                     if "value" in figure:
@@ -46,6 +47,14 @@ class FiguresTest(Case):
                         for cell, column in zip(row, table["columns"], strict=True):
                             if "value" in cell:
                                 self.assertTrue(is_shown(cell["shown"], cell["value"], column["unit"]), (name, key, cell))
+
+    def test_pauses_have_rates_and_those_that_last_end_with_the_run(self):
+        section = figures(self.write("paused.json", report_samples.paused()), "--no-what-if")["sections"]["pauses"]
+        self.assertEqual({key: figure["value"] for key, figure in section["figures"].items()},
+                         {"pauses": 3, "paused_by_job_seconds": 38, "paused_from_outside_seconds": 20})  # fmt: skip
+        shown = [[cell["shown"] for cell in row] for row in section["tables"]["pauses"]["rows"]]
+        self.assertEqual([row[1:4] for row in shown], [["the job", "weights", "20.0 s"], ["the job", "cache", "18.0 s"], ["outside", "everything", "20.0 s"]])
+        self.assertEqual([row[7] for row in shown], ["17.2 GB/s", "", "537 MB/s"])
 
     def test_figures_are_the_files(self):
         data = report_samples.run()

@@ -43,6 +43,7 @@ class FakeSource : public RunSource {
     return {largest.begin(), largest.begin() + static_cast<std::ptrdiff_t>(std::min(most, largest.size()))};
   }
   std::vector<io::DirectoryStats> Directories() const override { return directories; }
+  std::vector<ReportedPause> Pauses() const override { return pauses; }
   std::string NameOfLaunch(int, policy::LaunchIndex index) const override {
     return "kernel " + std::to_string(index);
   }
@@ -53,6 +54,7 @@ class FakeSource : public RunSource {
   std::map<int, DeviceLook> looks;
   std::vector<allocator::LargeBlock> largest;
   std::vector<io::DirectoryStats> directories;
+  std::vector<ReportedPause> pauses;
   std::shared_ptr<const Predictor::Followed> last_iteration;
   std::string gemm = "gemm";
   int64_t look_nanos = 0;  // what a look takes

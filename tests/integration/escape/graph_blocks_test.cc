@@ -46,10 +46,18 @@ TEST_F(GraphBlocksTest, ACaptureBecomesAGraphOrNothing) {
   graphs_.AddToCapture(7, Range(1000));
   graphs_.AddToCapture(8, Range(2000));
   graphs_.EndCapture(8, nullptr);
+  graphs_.EndCapture(8, Graph(3));
   graphs_.EndCapture(7, Graph(1));
   graphs_.EndCapture(9, Graph(2));
   EXPECT_THAT(NamedByGraph(1), Optional(ElementsAre(1000)));
   EXPECT_THAT(NamedByGraph(2), Optional(IsEmpty()));
+  EXPECT_THAT(NamedByGraph(3), Optional(IsEmpty()));
+}
+
+TEST_F(GraphBlocksTest, OfACaptureWhoseIdIsNotGivenNothingIsKnown) {
+  graphs_.AddToCapture(7, Range(1000));
+  graphs_.EndCapture(0, Graph(1));
+  EXPECT_EQ(NamedByGraph(1), std::nullopt);
 }
 
 TEST_F(GraphBlocksTest, EachAddressOnceInOrderWithTheLargestSize) {
@@ -126,9 +134,10 @@ TEST_F(GraphBlocksTest, WhatIsNotKnownStaysSo) {
   graphs_.AddExecToCapture(7, Exec(3));
   graphs_.EndCapture(7, Graph(3));
   EXPECT_EQ(NamedByGraph(3), std::nullopt);
-  graphs_.Include(Graph(6), Graph(2));  // under capture: its handle was given out
+  graphs_.Include(Graph(6),
+                  Graph(2));  // under capture: its handle was given out, and what was put in is pinned
   graphs_.EndCapture(8, Graph(6));
-  EXPECT_EQ(NamedByGraph(6), std::nullopt);
+  EXPECT_THAT(NamedByGraph(6), Optional(IsEmpty()));
 }
 
 TEST_F(GraphBlocksTest, WhatABodyNamesIsTheGraphs) {

@@ -100,9 +100,8 @@ TEST_F(GraphHookTest, ALaunchThatIsRefusedIsNotMade) {
 
 TEST_F(GraphHookTest, AFailedCaptureNamesNothing) {
   Capture(1, 2, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-  Create(1);
-  Instantiate(1, Graph(1));
-  EXPECT_EQ(Launched(1), Ids{});
+  Instantiate(1, Capture(1, 3));  // with the same id
+  EXPECT_EQ(Launched(1), Ids{Id(3)});
 }
 
 // A graph, or an executable graph, that came past the hooks.

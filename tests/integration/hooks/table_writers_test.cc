@@ -182,6 +182,10 @@ TEST_F(WriterTest, WhatAWriterNamesInACaptureStays) {
   EXPECT_EQ(Write(2, 3, kExternal), CUDA_SUCCESS);
   ExpectPinned(PinReason::kGraph, {Id(2), Id(3)});
   EXPECT_EQ(switched_off(), "");
+  memory_type = CU_MEMORYTYPE_HOST;  // the table is not shown
+  EXPECT_EQ(Write(4, 5, 77), CUDA_SUCCESS);
+  EXPECT_EQ(residency_[0].PinsOf(Id(4), PinReason::kGraph), 1);
+  EXPECT_EQ(residency_[0].PinsOf(Id(5), PinReason::kGraph), 1);
 }
 
 }  // namespace

@@ -186,6 +186,24 @@ print(json.dumps([(during - before) // (1 << 20), result.pinned_bytes, refused[0
         self.assertGreaterEqual(found[0], 32)
         self.assertEqual(found[1:], [0, "AcceleratorError", True, True])
 
+    def test_graphs_of_one_pool_keep_their_bytes_whatever_their_regions(self):
+        found = run("""
+results, handle = [], torch.cuda.graph_pool_handle()
+def another(value):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=handle):
+        results.append(torch.full((1 << 20,), float(value), device="cuda"))
+    return graph
+with spillway.region("cache", keep=False):
+    first = another(1)
+second = another(2)
+first.replay(), second.replay()
+result = spillway.pause("cache")
+spillway.resume()
+print(json.dumps([result.dropped_bytes, right(results[0], 1), right(results[1], 2)]))
+""")
+        self.assertEqual(found, [0, True, True])
+
     def test_a_capture_without_memory_is_refused_and_the_job_goes_on(self):
         found = run("""
 graph = torch.cuda.CUDAGraph()

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -163,6 +164,34 @@ print(json.dumps([result.pinned_bytes, result.host_bytes, refused, right(tensor,
         self.assertEqual(found[:2] + found[3:], [0, 32 * MIB, True, True])
         self.assertEqual(found[2][0], "AcceleratorError")
         self.assertIn("the operation cannot be performed in the present state", found[2][1])
+
+    def test_its_intervals_are_in_the_report(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run.json")
+            found = run("""
+with spillway.region("cache", keep=False):
+    cache = filled(1)
+weights = filled(2)
+torch.cuda.synchronize()
+spillway.pause("cache")
+spillway.pause()
+spillway.resume("cache")
+spillway.resume()
+spillway.pause("cache")
+print(json.dumps(True))
+""", SPILLWAY_REPORT=path)  # fmt: skip
+            self.assertTrue(found)
+            with open(path) as file:
+                data = json.load(file)
+        pauses = data["pauses"]
+        self.assertEqual([(pause["by"], pause.get("region")) for pause in pauses], [("job", "cache"), ("job", None), ("job", "cache")])
+        self.assertEqual([(pause["dropped_bytes"], pause["host_bytes"]) for pause in pauses],
+                         [(16 * MIB, 0), (0, 16 * MIB), (0, 0)])  # fmt: skip
+        first, second, last = pauses
+        self.assertLess(first["start_s"], second["start_s"])
+        self.assertLess(first["start_s"] + first["seconds"], second["start_s"] + second["seconds"])
+        self.assertLessEqual(first["leaving_s"], first["seconds"])
+        self.assertNotIn("seconds", last)
 
     def test_from_two_threads_and_twice(self):
         found = run("""

@@ -56,7 +56,7 @@ TEST_F(RunDataTest, SaysWhatIsKnownAndLeavesOutWhatIsNot) {
   EXPECT_EQ(data["capacity"]["gpu_bytes"], 500);
   EXPECT_EQ(data["capacity"]["disks"][0], json({{"directory", "/nvme0"}, {"bytes", 900}}));
   EXPECT_EQ(data["figures"]["spilled_bytes"], 7);
-  for (const char* key : {"advice", "phases", "active", "iteration", "power"})
+  for (const char* key : {"advice", "phases", "active", "iteration", "power", "pauses"})
     EXPECT_FALSE(data.contains(key)) << key;
   EXPECT_EQ(data["moves"]["start_s"], json::array());
   EXPECT_EQ(data["dropped"]["moves"], 0);
@@ -69,6 +69,26 @@ TEST_F(RunDataTest, WhatIsKnownOfDrivesAndTheAdvice) {
   EXPECT_EQ(data["capacity"]["disks"][0]["drive"], "nvme0n1");
   EXPECT_EQ(data["capacity"]["disks"][0]["ranks"], 8);
   EXPECT_EQ(data["advice"], data_.advice);
+}
+
+TEST_F(RunDataTest, APauseThatLastsHasNoEnd) {
+  const int64_t origin = facts_.origin_nanos;
+  data_.pauses = {
+      {origin + 1'000'000'000, origin + 1'250'000'000, origin + 3'000'000'000, false, "cache", 1, 2, 3, 4},
+      {origin + 5'000'000'000, origin + 5'500'000'000, 0, true, "", 0, 9, 0, 0}};
+  const json pauses = Parsed()["pauses"];
+  EXPECT_EQ(pauses[0], json({{"start_s", 1.0},
+                             {"leaving_s", 0.25},
+                             {"seconds", 2.0},
+                             {"by", "job"},
+                             {"region", "cache"},
+                             {"clean_bytes", 1},
+                             {"host_bytes", 2},
+                             {"disk_bytes", 3},
+                             {"dropped_bytes", 4}}));
+  EXPECT_EQ(pauses[1]["by"], "outside");
+  EXPECT_FALSE(pauses[1].contains("seconds"));
+  EXPECT_FALSE(pauses[1].contains("region"));
 }
 
 TEST_F(RunDataTest, MovesAndStallsAreColumns) {

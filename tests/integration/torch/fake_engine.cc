@@ -199,6 +199,7 @@ spillway_api MakeApi() {
   api.version_text = "fake";
   api.smallest_block_bytes = (1 << 20) + 1;
   api.allocate = &Allocate;
+  api.allocate_segment = &Allocate;
   api.free = &Free;
   api.record_stream = &RecordStream;
   api.owns = &Owns;

@@ -25,10 +25,16 @@ TEST(PoolFiltersTest, ClaimsWhatAnOpenPoolOfTheDeviceFilters) {
 
 TEST(PoolFiltersTest, APoolIsNewOnceOnEachDevice) {
   PoolFilters filters;
-  EXPECT_TRUE(filters.NoteKnown(0, {0, 1}));
-  EXPECT_TRUE(filters.NoteKnown(1, {0, 1}));
-  EXPECT_TRUE(filters.NoteKnown(0, {1, 0}));
-  EXPECT_FALSE(filters.NoteKnown(0, {0, 1}));
+  EXPECT_TRUE(filters.AddUser(0, {0, 1}));
+  EXPECT_TRUE(filters.AddUser(1, {0, 1}));
+  EXPECT_TRUE(filters.AddUser(0, {1, 0}));
+  EXPECT_FALSE(filters.AddUser(0, {0, 1}));
+  filters.RemoveUser(0, {0, 1});
+  EXPECT_FALSE(filters.AddUser(0, {0, 1}));
+  filters.RemoveUser(0, {0, 1});
+  filters.RemoveUser(0, {0, 1});
+  filters.RemoveUser(0, {0, 1});  // of a pool from before
+  EXPECT_TRUE(filters.AddUser(0, {0, 1})) << "its number was given again";
 }
 
 // Native's filters may come back here.

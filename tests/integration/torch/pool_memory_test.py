@@ -3,10 +3,10 @@
 import unittest
 
 import torch
-from support import MIB, TorchTest, block, figure
+from support import MIB, TorchTest, answer_of, block, figure
 
 
-@unittest.skipIf(torch.__version__.startswith(("2.4.", "2.5.", "2.6.", "2.7.")), "a pool cannot be given an allocator")
+@unittest.skipIf(tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 11), "pools of graphs are native's")
 class PoolMemoryTest(TorchTest):
     def test_a_graphs_pool_is_cut_from_blocks(self):
         live = block(4)
@@ -40,6 +40,43 @@ class PoolMemoryTest(TorchTest):
         self.assertEqual(self.engine.count("allocations") - self.engine.count("frees"), blocks)
         self.assertEqual(figure("reserved_bytes.all.current"), reserved)
         del live, small
+
+    def test_a_handle_that_is_used_again_is_of_blocks_again(self):
+        handle = torch.cuda.graph_pool_handle()
+        for _ in range(2):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=handle):
+                inside = block(3)
+            self.assertTrue(self.engine.owns(inside))
+            del inside, graph
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+
+    def test_the_cache_is_emptied_where_there_were_pools_alone(self):
+        self.assertEqual(answer_of("""
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    inside = torch.ones(100, device="cuda")
+del inside, graph
+torch.cuda.synchronize()
+before = support.engine().count("empties")
+torch.cuda.empty_cache()
+print(json.dumps([support.engine().count("empties") - before, torch.cuda.memory_reserved(), torch.cuda.max_memory_reserved() < 32 << 20]))
+"""), [1, 0, True])
+
+    def test_the_peak_does_not_rise_when_a_pool_goes(self):
+        kept = block(4)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            inside = block(64)
+        torch.cuda.reset_peak_memory_stats()
+        peak = torch.cuda.max_memory_reserved()
+        del inside, graph
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        kept = block(8)
+        self.assertLessEqual(torch.cuda.max_memory_reserved(), peak + 8 * MIB)
+        del kept
 
     def test_a_capture_that_outgrows_the_engine_is_out_of_memory(self):
         graph = torch.cuda.CUDAGraph()

@@ -66,7 +66,8 @@ class TorchMemorySaver:
     @contextlib.contextmanager
     def cuda_graph(self, cuda_graph, pool=None, stream=None, capture_error_mode="global", tag=_DEFAULT_TAG,
                    enable_cpu_backup=False, enable_disk_backup=False, cpu_backup_backend=None):  # fmt: skip
-        """torch.cuda.graph() in a region. What a graph names must stay at its place, so it is not given up by a pause."""
+        """torch.cuda.graph() in a region. What the capture allocates is given up with the region, and its bytes are kept, whatever
+        `enable_cpu_backup` says: tensors of other captures may lie in the same memory."""
         import torch
 
         with (

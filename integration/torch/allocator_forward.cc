@@ -82,12 +82,13 @@ void SpillwayAllocator::beginAllocateToPool(c10::DeviceIndex device, PoolId pool
 
 // Native would make the pool at its first use, with memory of the driver.
 bool SpillwayAllocator::MakePool(c10::DeviceIndex device, PoolId pool) {
-  if (!native_.isEnabled() || fork_.InChild()) return false;
+  if (!NativeForms::kMakesPools || !native_.isEnabled() || fork_.InChild()) return false;
   const auto& allocator = pool_memory_.Allocator();
   if (allocator == nullptr) return false;
   if (!LedgerOf(device).used() && !pool_memory_.used(device)) pool_memory_.Start(device);
   try {
-    return native_.MakePool(device, pool, allocator);
+    native_.MakePool(device, pool, allocator);
+    return true;
   } catch (const c10::Error&) {
     return false;  // it has been there since before we were installed
   }

@@ -46,18 +46,17 @@ class NativeForms {
 #endif
 
   // Makes the pool, which must not be there yet, with a first user and with memory of `allocator`. What makes
-  // one of that number a second time raises. False before 2.11: up to 2.7 a pool cannot be given an
-  // allocator, and up to 2.10 not beside expandable_segments.
+  // one of that number a second time raises. Up to 2.7 a pool cannot be given an allocator, and up to 2.10 not
+  // beside expandable_segments.
 #if SPILLWAY_TORCH_SINCE(11)
-  bool MakePool(c10::DeviceIndex device, PoolId pool,
+  static constexpr bool kMakesPools = true;
+  void MakePool(c10::DeviceIndex device, PoolId pool,
                 const std::shared_ptr<torch_cuda::CUDAAllocator>& allocator) const {
-    if (allocator != nullptr) native_->createOrIncrefPool(device, pool, allocator);
-    return allocator != nullptr;
+    native_->createOrIncrefPool(device, pool, allocator);
   }
 #else
-  bool MakePool(c10::DeviceIndex, PoolId, const std::shared_ptr<torch_cuda::CUDAAllocator>&) const {
-    return false;
-  }
+  static constexpr bool kMakesPools = false;
+  void MakePool(c10::DeviceIndex, PoolId, const std::shared_ptr<torch_cuda::CUDAAllocator>&) const {}
 #endif
 
 #if SPILLWAY_TORCH_SINCE(10)

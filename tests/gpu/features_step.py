@@ -22,8 +22,8 @@ class Layer(nn.Module):
 
 def with_feature(feature, model, sample):
     """The model with the feature; the profiler's is around the training."""
-    if feature == "graphs":  # two layers: what a graph names stays, the rest may go
-        for number in (1, len(model) - 2):
+    if feature == "graphs":  # every other layer, so that graphs and plain launches use the same blocks by turns
+        for number in range(1, len(model) - 1, 2):
             model[number] = torch.cuda.make_graphed_callables(model[number], (sample.clone().requires_grad_(True),))
     if feature in ("compile", "aot_eager"):
         return torch.compile(model, backend="inductor" if feature == "compile" else "aot_eager")

@@ -147,7 +147,7 @@ def first(size):
         Train(whole, (Way(50), Way(35)), twice=True),
         Train(long, (Way(100, host=1.0), Way(50, host=1.0, home=True), Way(35, host=1.0)), peers=(on_cpu,)),
         Train(whole, (Way(50, mode=job.CONF), Way(150, settings=(("audit", "on"),)))),
-        Train(feature(size, "graphs"), (Way(70),)),
+        Train(feature(size, "graphs"), (Way(50),)),
     )  # fmt: skip
 
 

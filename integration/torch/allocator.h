@@ -1,5 +1,5 @@
 // SpillwayAllocator: PyTorch's CUDA allocator while Spillway runs. It wraps the native one, which keeps every
-// block up to 1 MiB, and private pools (PoolMemory gives those of graphs their segments). Larger blocks come
+// block up to 1 MiB, and private pools (PoolMemory gives them their segments). Larger blocks come
 // from the engine through the C ABI. All pointers have one deleter, which tells the two kinds apart by
 // address. It owns what PyTorch wants to know about our blocks: ledgers, statistics, history. install.cc
 // makes it; PyTorch calls it on any thread. What cannot be had is raised as c10::OutOfMemoryError, as
@@ -112,7 +112,8 @@ class SpillwayAllocator final : public CompatAllocator {
   TraceLog::Context ContextOfOurs(const void* pointer) override;
   void RecordForOurs(TraceAction action, const void* pointer, const std::string& metadata) override;
   c10::DataPtr AdoptNative(c10::DataPtr pointer, size_t bytes) override;
-  void NotePool(c10::DeviceIndex device, PoolId pool) override { (void)pools_.AddUser(device, pool); }
+  bool NotePool(c10::DeviceIndex device, PoolId pool) override { return pools_.AddUser(device, pool); }
+  std::shared_ptr<CUDAAllocator> PoolAllocator(c10::DeviceIndex device) override;
 
   // Gives native a pool whose memory is the engine's. False: native has made it, or will.
   bool MakePool(c10::DeviceIndex device, PoolId pool);

@@ -80,12 +80,18 @@ void SpillwayAllocator::beginAllocateToPool(c10::DeviceIndex device, PoolId pool
   pools_.Begin(device, pool, std::move(filter));
 }
 
+std::shared_ptr<torch_cuda::CUDAAllocator> SpillwayAllocator::PoolAllocator(c10::DeviceIndex device) {
+  if (!NativeForms::kMakesPools || !native_.isEnabled() || fork_.InChild()) return nullptr;
+  const auto& allocator = pool_memory_.Allocator();
+  const bool starts = !LedgerOf(device).used() && !pool_memory_.used(device);
+  if (allocator != nullptr && starts) pool_memory_.Start(device);
+  return allocator;
+}
+
 // Native would make the pool at its first use, with memory of the driver.
 bool SpillwayAllocator::MakePool(c10::DeviceIndex device, PoolId pool) {
-  if (!NativeForms::kMakesPools || !native_.isEnabled() || fork_.InChild()) return false;
-  const auto& allocator = pool_memory_.Allocator();
+  const auto allocator = PoolAllocator(device);
   if (allocator == nullptr) return false;
-  if (!LedgerOf(device).used() && !pool_memory_.used(device)) pool_memory_.Start(device);
   try {
     native_.MakePool(device, pool, allocator);
     return true;
@@ -129,7 +135,7 @@ void SpillwayAllocator::RefuseToShareOurs(const void* pointer) const {
       api_->owns(pointer) == 0,
       "Spillway: a CUDA tensor of more than 1 MiB cannot be shared with another process by CUDA IPC while "
       "its memory may leave the GPU. Send a CPU copy (tensor.cpu()), or allocate what is to be shared "
-      "inside torch.cuda.use_mem_pool(torch.cuda.MemPool()), which Spillway leaves to PyTorch.");
+      "inside torch.cuda.use_mem_pool(spillway.unmanaged_pool()), which Spillway leaves alone.");
 }
 
 std::shared_ptr<void> SpillwayAllocator::getIpcDevPtr(std::string handle) {

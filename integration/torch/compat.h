@@ -92,7 +92,8 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
 #if SPILLWAY_TORCH_SINCE(11)
   void createOrIncrefPool(c10::DeviceIndex device, PoolId pool,
                           std::shared_ptr<CUDAAllocator> allocator) override {
-    NotePool(device, pool);
+    const bool is_new = NotePool(device, pool);
+    if (is_new && allocator == nullptr) allocator = PoolAllocator(device);
     native_->createOrIncrefPool(device, pool, std::move(allocator));
   }
   // Whether native may take memory of the pool for blocks outside of it. Those of ours never come from one.
@@ -101,13 +102,13 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
   }
 #elif SPILLWAY_TORCH_SINCE(8)
   void createOrIncrefPool(c10::DeviceIndex device, PoolId pool, CUDAAllocator* allocator) override {
-    NotePool(device, pool);
+    (void)NotePool(device, pool);
     native_->createOrIncrefPool(device, pool, allocator);
   }
   void setUseOnOOM(c10::DeviceIndex device, PoolId pool) override { native_->setUseOnOOM(device, pool); }
 #elif SPILLWAY_TORCH_SINCE(6)
   void ensureExistsAndIncrefPool(c10::DeviceIndex device, PoolId pool) override {
-    NotePool(device, pool);
+    (void)NotePool(device, pool);
     native_->ensureExistsAndIncrefPool(device, pool);
   }
 #endif
@@ -171,8 +172,10 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
   virtual void RecordForOurs(TraceAction action, const void* pointer, const std::string& metadata) = 0;
   // Gives a block that native has just handed out our deleter, and notes it in the statistics.
   virtual c10::DataPtr AdoptNative(c10::DataPtr pointer, size_t bytes) = 0;
-  // The pool gets a user more.
-  virtual void NotePool(c10::DeviceIndex device, PoolId pool) = 0;
+  // The pool gets a user more. True: its first one, so that native makes it.
+  virtual bool NotePool(c10::DeviceIndex device, PoolId pool) = 0;
+  // What a pool of the device that names no allocator is made with; null: native's own.
+  virtual std::shared_ptr<torch_cuda::CUDAAllocator> PoolAllocator(c10::DeviceIndex device) = 0;
 
   // Constant after construction.
   const NativeForms native_;

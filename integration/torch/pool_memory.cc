@@ -87,7 +87,6 @@ void PoolMemory::Start(c10::DeviceIndex device) {
 // segments have a stream of their own, so that they are never such blocks.
 void* PoolMemory::Allocate(size_t bytes, int device) {
   const Relaxed relaxed;
-  FreeLate();
   const cudaStream_t owner = OwnerOf(device);
   if (owner == nullptr) return nullptr;
   void* segment = nullptr;
@@ -122,7 +121,8 @@ void PoolMemory::Free(void* segment, size_t bytes, int device) {
   FreeLate();
 }
 
-// A capture under way, for one, lets nobody wait for its device: such segments are freed with later ones.
+// A capture under way, for one, lets nobody wait for its device: such segments are freed with later ones. Not
+// when others are allocated: waiting would end the capture that asks for them.
 void PoolMemory::FreeLate() {
   std::vector<Freed> freed;
   {
@@ -142,3 +142,20 @@ void PoolMemory::FreeLate() {
 }
 
 }  // namespace spillway::integration
+
+// Memory of the driver for a pool that is to have it (spillway.unmanaged_pool()): in the forms of
+// torch.cuda.memory.CUDAPluggableAllocator. With native's lock held; null: native refuses.
+
+extern "C" __attribute__((visibility("default"))) void* spillway_driver_allocate(size_t bytes, int,
+                                                                                 cudaStream_t) {
+  const spillway::integration::Relaxed relaxed;
+  void* segment = nullptr;
+  if (cudaMalloc(&segment, bytes) == cudaSuccess) return segment;
+  (void)cudaGetLastError();
+  return nullptr;
+}
+
+extern "C" __attribute__((visibility("default"))) void spillway_driver_free(void* segment, size_t, int,
+                                                                            cudaStream_t) {
+  (void)cudaFree(segment);
+}

@@ -10,9 +10,10 @@ refusal.
 import os
 
 _LATER = {"enable": "activation", "NotActiveError": "figures", "last_error": "figures", "stats": "figures",
-          "set_gpu_memory": "figures", "PauseResult": "pausing", "pause": "pausing", "resume": "pausing", "region": "pausing"}  # fmt: skip
+          "set_gpu_memory": "figures", "PauseResult": "pausing", "pause": "pausing", "resume": "pausing", "region": "pausing",
+          "unmanaged_pool": "pools"}  # fmt: skip
 __all__ = ["NotActiveError", "PauseResult", "enable", "last_error", "library", "library_dir", "pause", "region", "resume",
-           "set_gpu_memory", "stats"]  # noqa: F822  # fmt: skip
+           "set_gpu_memory", "stats", "unmanaged_pool"]  # noqa: F822  # fmt: skip
 
 
 def library_dir():

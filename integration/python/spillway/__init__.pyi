@@ -3,6 +3,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+import torch
+
 from spillway.stats_types import Stats
 
 __version__: str
@@ -35,6 +37,7 @@ class PauseResult:
 def pause(tag: str | None = None) -> PauseResult: ...
 def resume(tag: str | None = None, wait: bool = False) -> None: ...
 def region(tag: str | None, keep: bool = True) -> AbstractContextManager[None]: ...
+def unmanaged_pool() -> torch.cuda.MemPool: ...
 def enable(
     *,
     gpu_memory: _Value = None,

@@ -167,6 +167,21 @@ print(json.dumps([all(equal), len(equal), reserved, one["spilled_bytes"], one["h
         self.assertGreater(found[3], 100 * MIB)
         self.assertLess(found[6], 64 * MIB)
 
+    def test_a_pool_of_the_jobs_own_outgrows_the_gpu(self):
+        found = run("""
+host = [torch.randint(0, 100, (4 << 20,)).float() for _ in range(20)]
+pool = torch.cuda.MemPool()
+with torch.cuda.use_mem_pool(pool):
+    device = [tensor.cuda() for tensor in host]
+for _ in range(2):
+    for tensor, other in zip(host, device):
+        tensor.add_(1), other.add_(1)
+one = figures()
+print(json.dumps([all(torch.equal(tensor, other.cpu()) for tensor, other in zip(host, device)), one["spilled_bytes"]]))
+""")
+        self.assertTrue(found[0])
+        self.assertGreater(found[1], 64 * MIB)
+
     def test_a_pause_takes_a_graphs_memory_along(self):
         found = run("""
 source = filled(1)

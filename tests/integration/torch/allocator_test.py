@@ -51,15 +51,6 @@ class OwnershipTest(TorchTest):
         self.assertTrue(self.engine.library.fake_owns(pointer))
         torch.cuda.caching_allocator_delete(pointer)
 
-    @unittest.skipUnless(hasattr(torch.cuda, "MemPool"), "this PyTorch has no pools of the user's")
-    def test_a_pool_of_the_users_stays_native(self):
-        pool = torch.cuda.MemPool()
-        with torch.cuda.use_mem_pool(pool):
-            inside = block(4)
-        outside = block(4)
-        self.assertFalse(self.engine.owns(inside))
-        self.assertTrue(self.engine.owns(outside))
-
     @unittest.skipUnless(hasattr(torch.cuda, "caching_allocator_enable"), "this PyTorch cannot switch caching off")
     def test_caching_switched_off_goes_to_native(self):
         torch.cuda.caching_allocator_enable(False)

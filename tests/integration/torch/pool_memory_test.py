@@ -1,12 +1,30 @@
-"""Pools of CUDA graphs: native cuts them from blocks of the engine, and keeps its own rules and figures."""
+"""Private pools: native cuts them from blocks of the engine, and keeps its own rules and figures."""
 
+import sys
 import unittest
+from pathlib import Path
 
 import torch
+import torch.multiprocessing.reductions
 from support import MIB, TorchTest, answer_of, block, figure
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "integration" / "python"))
+import spillway  # noqa: E402  (the path comes first)
 
-@unittest.skipIf(tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 11), "pools of graphs are native's")
+OLD = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 11)
+
+
+@unittest.skipUnless(OLD and hasattr(torch.cuda, "MemPool"), "pools are cut from blocks, or there are none of the user's")
+class NativePoolTest(TorchTest):
+    def test_a_pool_of_the_users_stays_native(self):
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            inside = block(4)
+        self.assertFalse(self.engine.owns(inside))
+        self.assertTrue(self.engine.owns(block(4)))
+
+
+@unittest.skipIf(OLD, "pools are native's")
 class PoolMemoryTest(TorchTest):
     def test_a_graphs_pool_is_cut_from_blocks(self):
         live = block(4)
@@ -40,6 +58,39 @@ class PoolMemoryTest(TorchTest):
         self.assertEqual(self.engine.count("allocations") - self.engine.count("frees"), blocks)
         self.assertEqual(figure("reserved_bytes.all.current"), reserved)
         del live, small
+
+    def test_a_pool_of_the_users_is_cut_from_blocks(self):
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            inside = block(4)
+        outside = block(4)
+        self.assertTrue(self.engine.owns(inside) and self.engine.owns(outside))
+        with self.assertRaisesRegex(RuntimeError, r"cannot be shared .* inside torch.cuda.use_mem_pool\(spillway.unmanaged_pool\(\)\)"):
+            torch.multiprocessing.reductions.reduce_tensor(inside)
+        self.assertEqual([segment["segment_pool_id"] for segment in pool.snapshot()], [pool.id])
+        blocks = self.engine.count("allocations") - self.engine.count("frees")
+        place = inside.data_ptr()
+        del inside
+        with torch.cuda.use_mem_pool(pool):
+            again = block(4)
+        self.assertEqual(again.data_ptr(), place)
+        del again, pool
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        self.assertEqual(self.engine.count("allocations") - self.engine.count("frees"), blocks - 1)
+
+    def test_a_pool_with_an_allocator_is_its_owners(self):
+        pool = spillway.unmanaged_pool()
+        with torch.cuda.use_mem_pool(pool):
+            inside = block(40)
+            graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool.id):
+            captured = block(4)
+        self.assertFalse(self.engine.owns(inside) or self.engine.owns(captured))
+        torch.multiprocessing.reductions.reduce_tensor(inside)  # it can be shared with another process
+        del inside, captured, graph, pool
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
 
     def test_a_handle_that_is_used_again_is_of_blocks_again(self):
         handle = torch.cuda.graph_pool_handle()

@@ -51,7 +51,7 @@ print(json.dumps([equal(), one["spilled_bytes"], one["held_bytes"]]))
 
     def test_a_replay_that_needs_more_than_the_budget_is_refused_and_later_ones_run(self):
         found = run("""
-tensors = [filled(1) for _ in range(16)]
+tensors = [filled(1) for _ in range(18)]
 def all_of_them():
     for tensor in tensors:
         tensor.add_(1)
@@ -61,7 +61,7 @@ small.replay()
 print(json.dumps([refused, [int(tensor.max()) for tensor in tensors]]))
 """)
         self.assertEqual(found[0][0], "OutOfMemoryError")
-        self.assertEqual(found[1], [2] + [1] * 15)
+        self.assertEqual(found[1], [2] + [1] * 17)
 
     def test_a_rollout_graph_beside_its_trainer(self):
         found = run("""

@@ -94,8 +94,8 @@ void AppendPauses(const ReportData& data, double end_s, Chart* chart, Json* laye
   if (data.pauses.empty()) return;
   Json rows = Json::array();
   for (const ReportPause& pause : data.pauses) {
-    const double end = pause.seconds ? pause.start_s + *pause.seconds : end_s;
-    rows.push_back(Json{{"t", Rounded(pause.start_s)}, {"u", Rounded(end)}});
+    rows.push_back(
+        Json{{"t", Rounded(pause.start_s)}, {"u", Rounded(pause.start_s + pause.SecondsUntil(end_s))}});
   }
   chart->legend.push_back({"paused", "var(--quiet)"});
   layers->push_back(Json{{"data", Values(std::move(rows))},

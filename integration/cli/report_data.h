@@ -5,6 +5,7 @@
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_DATA_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_DATA_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -134,6 +135,9 @@ struct ReportPause {
   Known seconds;           // until it was resumed; none: it was not, when the file was written
   std::string by, region;  // "job" or "outside"; empty: everything
   Known clean_bytes, host_bytes, disk_bytes, dropped_bytes;
+
+  // One that was not resumed lasts until `end_s`.
+  double SecondsUntil(double end_s) const { return seconds.value_or(std::max(0.0, end_s - start_s)); }
 };
 
 struct ReportPower {

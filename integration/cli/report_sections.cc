@@ -69,8 +69,7 @@ Section Pauses(const ReportData& data) {
   Section section{"pauses", "Pauses", {}, {}, {}, {}, {}};
   double outside = 0, by_job = 0;
   for (const ReportPause& pause : data.pauses) {
-    (pause.by == "outside" ? outside : by_job) +=
-        pause.seconds.value_or(data.job.seconds.value_or(pause.start_s) - pause.start_s);
+    (pause.by == "outside" ? outside : by_job) += pause.SecondsUntil(data.job.seconds.value_or(0));
   }
   section.figures = {FigureOf("pauses", "pauses", static_cast<double>(data.pauses.size()), Unit::kCount,
                               "the file has the last 1,000"),

@@ -96,7 +96,7 @@ Table PausesTable(const ReportData& data) {
                {"dropped", Unit::kBytes}},
               {}};
   const auto lasted = [&](const ReportPause& pause) {
-    return pause.seconds.value_or(data.job.seconds.value_or(pause.start_s) - pause.start_s);
+    return pause.SecondsUntil(data.job.seconds.value_or(0));
   };
   std::vector<size_t> order(data.pauses.size());
   std::iota(order.begin(), order.end(), 0);

@@ -180,8 +180,7 @@ void ReportUnknownGraph() {
   if (reported.exchange(true)) return;
   os::ReportLine(
       "a graph is launched of whose nodes not all were seen: all blocks are brought to the GPU for each "
-      "launch "
-      "of such graphs");
+      "launch of such graphs");
 }
 
 }  // namespace

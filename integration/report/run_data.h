@@ -107,7 +107,7 @@ struct RunData {
   std::vector<ReportedKernel> costliest_kernels;
   std::optional<IterationFacts> iteration;
   std::optional<Power> power;
-  std::vector<ReportedPause> pauses;  // the last ones, in the order of their beginning
+  std::vector<ReportedPause> pauses;  // the last ones, in the order in which all had left
 };
 
 // The figures of RunData::memory and RunData::transfers, in their order. Transfers go on with the bytes

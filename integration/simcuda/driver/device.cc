@@ -1,6 +1,7 @@
 #include "integration/simcuda/driver/device.h"
 
 #include "integration/simcuda/driver/clock.h"
+#include "integration/simcuda/driver/machine_memory.h"
 #include "integration/simcuda/driver/settings.h"
 
 namespace simcuda {
@@ -15,6 +16,12 @@ void Device::UnchargeHandle(uint64_t bytes) {
   scrubbing_.emplace_back(NowNs() + scrub, bytes);
 }
 
+void Device::Uncharge(uint64_t bytes) {
+  const MachineStep step;
+  used_ -= bytes;
+  SetHeldBytes(number_, used_);
+}
+
 void Device::FinishScrubbing() {
   const std::lock_guard<std::mutex> lock(scrub_mutex_);
   while (!scrubbing_.empty() && scrubbing_.front().first <= NowNs()) {
@@ -23,12 +30,20 @@ void Device::FinishScrubbing() {
   }
 }
 
+uint64_t Device::free() {
+  const uint64_t held = used() + BytesOfOthers(number_);
+  return capacity_ > held ? capacity_ - held : 0;
+}
+
 bool Device::Charge(uint64_t bytes) {
   FinishScrubbing();
+  const MachineStep step;
+  const uint64_t others = BytesOfOthers(number_);
   uint64_t used = used_.load();
   do {
-    if (bytes > capacity_ || used > capacity_ - bytes) return false;
+    if (bytes > capacity_ || used + others > capacity_ - bytes) return false;
   } while (!used_.compare_exchange_weak(used, used + bytes));
+  SetHeldBytes(number_, used_);
   uint64_t peak = peak_.load();
   while (peak < used + bytes && !peak_.compare_exchange_weak(peak, used + bytes)) {
   }

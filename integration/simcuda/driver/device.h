@@ -36,9 +36,11 @@ class Device {
   uint64_t peak() const { return peak_; }
   void ResetPeak() { peak_ = used_.load(); }
 
+  // What the driver has free: less than the rest where other processes share the device.
+  uint64_t free();
   // Charges physical memory; false (nothing charged) beyond the capacity.
   bool Charge(uint64_t bytes);
-  void Uncharge(uint64_t bytes) { used_ -= bytes; }
+  void Uncharge(uint64_t bytes);
   // The same for a handle's memory, which stays charged until it is cleared (SIMCUDA_SCRUB).
   void UnchargeHandle(uint64_t bytes);
   // For each launch: takes the local memory of kernels (SIMCUDA_LOCAL_MEMORY) at the launch that needs it, once.

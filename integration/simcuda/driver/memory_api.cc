@@ -58,10 +58,8 @@ SIMCUDA_API CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   SIMCUDA_FAIL_POINT(cuMemGetInfo_v2);
   Context* context = nullptr;
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
-  const uint64_t capacity = context->device().capacity();
-  const uint64_t used = context->device().used();
-  if (free != nullptr) *free = capacity > used ? capacity - used : 0;
-  if (total != nullptr) *total = capacity;
+  if (free != nullptr) *free = context->device().free();
+  if (total != nullptr) *total = context->device().capacity();
   return CUDA_SUCCESS;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <utility>
 
 #include "integration/simcuda/driver/fail_points.h"
 #include "integration/simcuda/driver/simcuda.h"
@@ -214,9 +215,12 @@ bool ParseBytes(const std::string& text, int64_t* bytes) {
 
 SetResult SetByName(const std::string& name, const std::string& value, bool initialised) {
   Settings& settings = GetSettings();
-  if (name == "LOG" || name == "STATS") {
+  for (const auto& [file, path] : {std::pair{"LOG", &settings.log_file},
+                                   {"STATS", &settings.stats_file},
+                                   {"MACHINE", &settings.machine_file}}) {
+    if (name != file) continue;
     if (initialised) return SetResult::kTooLate;
-    (name == "LOG" ? settings.log_file : settings.stats_file) = value;
+    *path = value;
     return SetResult::kOk;
   }
   if (name == "HARDWARE") {
@@ -262,7 +266,7 @@ bool ReadEnvironment() {
         failures);
     return false;
   }
-  for (const char* name : {"LOG", "STATS", "HARDWARE"}) {
+  for (const char* name : {"LOG", "STATS", "MACHINE", "HARDWARE"}) {
     const char* value = std::getenv((std::string(kPrefix) + name).c_str());
     if (value != nullptr) SetByName(name, value, false);
   }

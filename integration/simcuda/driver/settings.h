@@ -72,6 +72,7 @@ struct Settings {
   // Set before the first stream starts, constant afterwards.
   std::string log_file;
   std::string stats_file;
+  std::string machine_file;
 
   Mode mode_now() const { return static_cast<Mode>(mode.load(std::memory_order_relaxed)); }
   Handles handles_now() const { return static_cast<Handles>(handles.load(std::memory_order_relaxed)); }

@@ -11,6 +11,7 @@
 #include "integration/simcuda/driver/faults.h"
 #include "integration/simcuda/driver/hardware_time.h"
 #include "integration/simcuda/driver/log.h"
+#include "integration/simcuda/driver/machine_memory.h"
 #include "integration/simcuda/driver/memory_operation.h"
 #include "integration/simcuda/driver/settings.h"
 #include "integration/simcuda/driver/stats.h"
@@ -58,6 +59,7 @@ CUresult Start() {
   if (!ReadEnvironment() || !ApplyHardware()) return CUDA_ERROR_INVALID_VALUE;
   if (!TakeDeviceKey()) return CUDA_ERROR_NOT_SUPPORTED;
   const Settings& settings = GetSettings();
+  if (!EnterMachine(settings.machine_file)) return CUDA_ERROR_INVALID_VALUE;
   const std::vector<int> seen =
       VisibleDevices(std::getenv("CUDA_VISIBLE_DEVICES"), static_cast<int>(settings.devices.load()));
   if (seen.empty()) return CUDA_ERROR_NO_DEVICE;

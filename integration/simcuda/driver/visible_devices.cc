@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "integration/simcuda/driver/machine_memory.h"
+
 namespace simcuda {
 namespace {
 
@@ -48,7 +50,7 @@ int FindDeviceOf(const std::string& entry, int count) {
 }  // namespace
 
 std::string DeviceUuid(int number) {
-  return "simcuda-device-" + std::string(1, static_cast<char>('0' + number));
+  return "simcuda" + MachineName() + std::string(1, static_cast<char>('0' + number));
 }
 
 std::vector<int> VisibleDevices(const char* list, int count) {

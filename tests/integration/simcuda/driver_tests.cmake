@@ -9,6 +9,7 @@ spillway_tests_by_file(simcuda_driver_tests
     driver_prefetch_test.cc driver_ipc_test.cc driver_device_rights_test.cc driver_visible_devices_test.cc driver_waits_test.cc
   # The library does not export it.
   HELPERS "${CMAKE_SOURCE_DIR}/integration/simcuda/driver/visible_devices.cc"
+          "${CMAKE_SOURCE_DIR}/integration/simcuda/driver/machine_memory.cc"
   DEPS simcuda_driver spillway_cuda_headers ${CMAKE_DL_LIBS} LABELS simcuda)
 
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
@@ -18,4 +19,6 @@ add_test(NAME driver_exports_test
 add_test(NAME driver_run_test
   COMMAND Python3::Interpreter "${CMAKE_CURRENT_SOURCE_DIR}/driver_run_test.py"
           "$<TARGET_FILE:simcuda-run>" "$<TARGET_FILE:simcuda_driver_tests>")
-set_tests_properties(driver_exports_test driver_run_test PROPERTIES LABELS simcuda TIMEOUT 120)
+add_test(NAME driver_machine_test
+  COMMAND Python3::Interpreter "${CMAKE_CURRENT_SOURCE_DIR}/driver_machine_test.py" "$<TARGET_FILE:simcuda_driver>")
+set_tests_properties(driver_exports_test driver_run_test driver_machine_test PROPERTIES LABELS simcuda TIMEOUT 120)

@@ -19,12 +19,14 @@ struct GpuBudget {
   uint64_t external_coming = 0;  // external allocations that are about to be made
   uint64_t reserve = 0;          // beyond the budget: left to the driver and to other processes
   uint64_t cap = UINT64_MAX;     // the application's own limit on the budget
+  uint64_t share = UINT64_MAX;   // the same of jobs that share the device
   uint64_t lent = 0;             // at most Lendable(); what is more counts as that
   // What our chunks could hold by what the device has free, where the driver was asked; else no limit.
   uint64_t device_limit = UINT64_MAX;
 
-  uint64_t Budget() const { return std::min(budget, cap); }
-  uint64_t Reserve() const { return std::min(reserve, cap - Budget()); }
+  uint64_t Limit() const { return std::min(cap, share); }
+  uint64_t Budget() const { return std::min(budget, Limit()); }
+  uint64_t Reserve() const { return std::min(reserve, Limit() - Budget()); }
   uint64_t UnusedShare() const {
     return external_share - std::min(external_share, external + external_coming);
   }
@@ -57,6 +59,11 @@ struct GpuBudget {
     const uint64_t beside = external + external_coming + Lendable();
     return std::max(above(bytes + beside, Budget() + Reserve()), above(bytes + UnusedShare(), device_limit));
   }
+  // The share with which chunks may be `bytes`, and the least: with all lent.
+  uint64_t ShareFor(uint64_t bytes) const {
+    return bytes + std::max(external + external_coming, external_share);
+  }
+  uint64_t LeastShareFor(uint64_t bytes) const { return bytes + external + external_coming; }
   // External memory that comes takes its share back: what was lent of it is lent no more, and not taken from the
   // reserve instead.
   void SetExternal(uint64_t now, uint64_t coming) {

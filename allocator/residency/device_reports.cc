@@ -16,7 +16,8 @@ ResidencyStats DeviceResidency::Stats() const {
     stats.budget_in_force_bytes = figures.budget_in_force_bytes;
     stats.budget_bytes = figures.most_budget_bytes;
     stats.driver_lacks_bytes = figures.budget_bytes - figures.budget_in_force_bytes;
-    if (figures.budget_bytes < core_->options.budget_bytes) stats.own_limit_bytes = figures.budget_bytes;
+    stats.own_limit_bytes = figures.own_limit_bytes;
+    stats.share_bytes = figures.share_bytes;
     stats.live_bytes = figures.live_bytes;
     stats.requested_bytes = figures.requested_bytes;
     stats.chunk_bytes = figures.chunk_bytes;
@@ -84,6 +85,9 @@ void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) co
   const uint64_t used = backed + figures.external_bytes, budget = figures.budget_in_force_bytes;
   *total_bytes = figures.whole_bytes;
   *free_bytes = budget - std::min(budget, used);
+  // What the others leave can be had, too.
+  if (const GpuShare* const share = core_->parts.share; share != nullptr && figures.own_limit_bytes == 0)
+    *free_bytes = std::min(*free_bytes + share->growable_bytes(), *total_bytes);
   // Of what a pause has moved out nothing was short.
   if (!core_->pressure.load() || core_->table.PausedChunksLocked(lock) > 0 || !core_->evict.load()) return;
   const uint64_t pinned = core_->table.PinnedChunksLocked(lock) * core_->chunk_bytes;

@@ -278,11 +278,22 @@ absl::Status DeviceResidency::Pause(const PauseScope& scope, PauseStats* stats) 
   const uint64_t remaining = created_bytes();
   stats->released_bytes += before - std::min(before, remaining);
   stats->remaining_bytes += remaining;
+  if (!status.ok()) return status;
+  if (scope.by == PausedBy::kIdle) {
+    ++core_->counters.idle_pauses;
+  } else if (core_->parts.share != nullptr) {
+    core_->parts.share->Shrink();
+  }
   return status;
 }
 
 absl::Status DeviceResidency::Resume(const PauseScope& scope, bool wait) {
   SPILLWAY_RETURN_IF_ERROR(core_->Serving());
+  // What comes back needs a share before it begins.
+  if (GpuShare* const share = core_->parts.share; share != nullptr && scope.by != PausedBy::kIdle) {
+    const ShareNeed need = GetShareNeed();
+    share->Grow(need.wanted_bytes + need.paused_bytes);
+  }
   return components_->pauser->Resume(scope, wait);
 }
 
@@ -293,13 +304,54 @@ void DeviceResidency::SetPlan(std::shared_ptr<const policy::MigrationPlan> plan)
 
 uint64_t DeviceResidency::SetCap(uint64_t bytes) {
   if (core_->closed.load()) return bytes;
+  uint64_t limit;
   {
     TableLock lock(core_->table);
     bytes = components_->charges.SetCap(&lock, bytes);
+    limit = components_->charges.limit(lock);
   }
-  core_->ScaleToCap(bytes);
-  components_->thread->Wake();
+  NoteLimit(limit);
   return bytes;
+}
+
+uint64_t DeviceResidency::SetShare(uint64_t bytes) {
+  if (core_->closed.load()) return bytes;
+  uint64_t limit;
+  {
+    TableLock lock(core_->table);
+    bytes = components_->charges.SetShare(&lock, bytes);
+    limit = components_->charges.limit(lock);
+  }
+  NoteLimit(limit);
+  return bytes;
+}
+
+void DeviceResidency::NoteLimit(uint64_t limit) {
+  core_->ScaleToCap(limit);
+  components_->thread->Wake();
+}
+
+ShareNeed DeviceResidency::GetShareNeed() const {
+  ShareNeed need;
+  {
+    const TableLock lock(core_->table);
+    core_->table.ForEachLiveLocked(lock, [&](Block* block) {
+      const uint64_t bytes = block->paused() ? block->chunks * core_->chunk_bytes : 0;
+      need.paused_bytes += bytes;
+      if (block->pause.by == static_cast<uint8_t>(PausedBy::kIdle)) need.away_bytes += bytes;
+    });
+    components_->charges.AddShareNeed(lock, &need);
+  }
+  need.launches = components_->log.count();
+  need.serving = !core_->stopped.load();
+  return need;
+}
+
+bool DeviceResidency::Quiet() {
+  ScopedContext scope(core_->parts.driver, core_->parts.context);
+  core_->clock.CoverAll();
+  core_->clock.Poll();
+  return core_->clock.UncompletedLaunches() == 0;
 }
 
 // ---- The end.

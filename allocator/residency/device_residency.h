@@ -92,6 +92,9 @@ class DeviceResidency : public Residency {
   ReservedBytes Reserved() const override;
   void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const override;
   uint64_t SetCap(uint64_t bytes) override;
+  uint64_t SetShare(uint64_t bytes) override;
+  ShareNeed GetShareNeed() const override;
+  bool Quiet() override;
   std::vector<LargeBlock> LargestBlocks(size_t most) const override { return allocations_->Largest(most); }
   std::vector<BlockBytes> PinnedBlocks() const override { return allocations_->Pinned(); }
   std::string LastError() const override { return refusals_->OfThisThread(); }
@@ -165,6 +168,8 @@ class DeviceResidency : public Residency {
   // Records on the block every use that is recorded on the block that carried its address.
   void RecordPointerBlockUsesLocked(const TableLock& lock, Block* block, const Block& pointer_block)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // After a limit of the budget was set: what follows from it.
+  void NoteLimit(uint64_t limit);
   // Adds what is counted by walking all live blocks.
   void AddBlocksLocked(const TableLock& lock, ResidencyStats* stats) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);

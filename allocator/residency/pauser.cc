@@ -108,7 +108,8 @@ absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, std::v
   for (int growths = 0;; ++growths) {
     uint64_t chunks = 0;
     ForEachOf(&core_->table, *lock, scope, [&](Block* block) {
-      if (!block->paused() && block->pause.region.keep && block->pin_reasons == 0) chunks += block->chunks;
+      const bool keeps = block->pause.region.keep || scope.by == PausedBy::kIdle;
+      if (!block->paused() && keeps && block->pin_reasons == 0) chunks += block->chunks;
     });
     const uint64_t bytes = chunks * core_->chunk_bytes;
     const uint64_t more = charges_->PromisePause(*lock, bytes);
@@ -139,7 +140,7 @@ absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, std::v
 }
 
 void Pauser::DropLocked(const TableLock& lock, Block* block) {
-  if (block->pause.region.keep || block->pin_reasons != 0) return;  // with a pin it stays, and is used
+  if (block->pause_keeps() || block->pin_reasons != 0) return;  // with a pin it stays, and is used
   if (block->memory.mapping || block->pins > 0) return;
   if (block->state == BlockState::kResident && block->eviction.job == nullptr) {
     if (!SPILLWAY_MUTANT(kDroppedKeepsCopy)) clean_->Drop(lock, block);
@@ -192,7 +193,7 @@ bool Pauser::SettledLocked(const TableLock& lock, const Entry& entry, const Run&
   if (block.memory.mapping || prepares) return false;  // a launch in preparation ends first
   switch (block.state) {
     case BlockState::kEmpty:
-      (block.pause.region.keep ? stats->unused_bytes : stats->dropped_bytes) += bytes;
+      (block.pause_keeps() ? stats->unused_bytes : stats->dropped_bytes) += bytes;
       return true;
     case BlockState::kSpilled: {
       if (block.eviction.clean) {

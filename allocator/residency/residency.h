@@ -23,6 +23,7 @@
 #include "allocator/memory/address_map.h"
 #include "allocator/memory/block_id.h"
 #include "allocator/memory/pin.h"
+#include "allocator/residency/state/gpu_share.h"
 #include "allocator/residency/state/residency_options.h"
 
 namespace spillway::allocator {
@@ -178,6 +179,12 @@ class Residency {
   // kept to; what must stay, and a launch that names more, stay above it or are refused. Returns the limit in
   // force: more than was asked for where blocks have no place elsewhere.
   virtual uint64_t SetCap(uint64_t bytes) = 0;
+  // The same of jobs that share the device (GpuShare), which alone calls it.
+  virtual uint64_t SetShare(uint64_t bytes) = 0;
+  // Walks all blocks.
+  virtual ShareNeed GetShareNeed() const = 0;
+  // Whether the GPU has done all launches so far, on whatever stream.
+  virtual bool Quiet() = 0;
   // The largest live blocks, at most `most`, the largest first: for the words of a refusal. Walks all blocks.
   virtual std::vector<LargeBlock> LargestBlocks(size_t most) const = 0;
   // The live blocks that are pinned for long. Walks all blocks.

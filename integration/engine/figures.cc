@@ -29,6 +29,8 @@ struct Counter {
 constexpr Counter kCounters[] = {
     {"budget_bytes", &ResidencyStats::budget_bytes},
     {"budget_in_force_bytes", &ResidencyStats::budget_in_force_bytes},
+    {"share_bytes", &ResidencyStats::share_bytes},
+    {"idle_pauses", &ResidencyStats::idle_pauses},
     {"peak_bytes", &ResidencyStats::peak_device_bytes},
     {"live_bytes", &ResidencyStats::live_bytes},
     {"requested_bytes", &ResidencyStats::requested_bytes},
@@ -173,9 +175,9 @@ nlohmann::ordered_json IterationJson(const DeviceFigures& device) {
 }
 
 // By os::WaitKind.
-constexpr const char* kWaitKeys[] = {"chunks",        "arrival", "run_ahead",  "end_of_transfer",
-                                     "cache_release", "pause",   "audit",      "disk_growth",
-                                     "pinning",       "drive",   "gate_slots", "driver_call"};
+constexpr const char* kWaitKeys[] = {
+    "chunks", "arrival",     "run_ahead", "end_of_transfer", "cache_release", "pause",      "share",
+    "audit",  "disk_growth", "pinning",   "drive",           "gate_slots",    "driver_call"};
 static_assert(std::size(kWaitKeys) == static_cast<size_t>(os::WaitKind::kCount));
 
 nlohmann::ordered_json WaitsJson(const Figures& figures) {

@@ -1,10 +1,8 @@
 #include "integration/engine/job_pause.h"
 
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -12,9 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "allocator/driver/cuda_driver.h"
-#include "integration/engine/python_lock.h"
-#include "integration/engine/request_signals.h"
+#include "integration/engine/launch_wait.h"
 #include "io/os/bytes_text.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
@@ -267,24 +263,14 @@ PauseFigures JobPause::figures() const {
 
 absl::Status JobPause::AwaitResume(absl::FunctionRef<std::string()> name, const os::Atomic<bool>& stopped) {
   const os::Wait wait(waits_, os::WaitKind::kPause, absl::StrCat(name(), ": the job is paused from outside"));
-  const PythonLock let_go;
-  const bool main_thread = ::getpid() == ::gettid();
+  const LaunchWait launch;
   for (;;) {
     {
       const os::MutexLock lock(&mu_);
       if (stop_) return absl::CancelledError("the process is ending");
       if (!launches_wait_ || stopped.load()) return absl::OkStatus();
     }
-    pollfd resumed = {resumed_, POLLIN, 0};
-    const uint64_t ours = RequestSignals();
-    const int result = ::poll(&resumed, 1, resumed_ >= 0 ? 1000 : 100);
-    // Python runs its handlers on the main thread between two of its instructions, so this one has to get
-    // there.
-    if (result < 0 && errno == EINTR && main_thread && RequestSignals() == ours)
-      return allocator::IllegalState(
-          absl::StrCat(name(),
-                       " waited for the end of a pause, and a signal came: it is refused so that the job can "
-                       "handle the signal"));
+    SPILLWAY_RETURN_IF_ERROR(launch.Once(resumed_, resumed_ >= 0 ? 1000 : 100, name, "the end of a pause"));
   }
 }
 

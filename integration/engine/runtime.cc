@@ -48,6 +48,7 @@ Runtime::Runtime(const spillway_shim* shim, Settings settings,
       waits_(os::Clock::System(), nullptr, settings_.wait_limit),
       tiers_(&settings_, driver_.get(), &waits_),
       evictions_(shim, &settings_, &devices_, std::move(missing_hooks)),
+      sharing_(&settings_, driver_.get(), &waits_),
       pause_(&devices_, &waits_),
       reports_({shim, &settings_, driver_.get(), &tiers_, &devices_, &evictions_, &waits_, &pause_}),
       audit_(settings_, std::move(deny_list), GetHookState()) {
@@ -108,8 +109,12 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   allocator::ResidencyParts parts = PartsOf(context);
   parts.observer = served_device.predictor.get();
   parts.motion = reports_.AddDevice(device, memory.budget.bytes, memory.total_bytes);
+  SPILLWAY_ASSIGN_OR_RETURN(DeviceShare* const share, sharing_.AddDevice(device, context, memory.jobs_bytes,
+                                                                         memory.total_bytes - memory.jobs_bytes));
+  parts.share = share;
   SPILLWAY_ASSIGN_OR_RETURN(served_device.residency, allocator::Residency::Create(options, parts));
   const ServedDevice* const served = devices_.Keep(std::move(served_device));
+  if (share != nullptr) share->Bind(served->residency.get());
   if (served->predictor != nullptr) {
     const absl::Status started = served->predictor->Start(served->residency.get());
     if (!started.ok()) served->residency->Shutdown();
@@ -169,6 +174,11 @@ absl::StatusOr<Runtime::DeviceMemory> Runtime::MemoryOf(int device, CUcontext co
       hooks == nullptr ? 0 : static_cast<uint64_t>(std::max<int64_t>(0, hooks->external.bytes(device)));
   const auto limited = [&](uint64_t bytes) { return Limited(bytes, settings_.most_gpu_memory, total); };
   if (settings_.Observes()) return DeviceMemory{DefaultBudget(free, external), total};
+  if (settings_.share == ShareWhat::kGpu) {
+    const uint64_t jobs = DefaultBudget(total, 0).bytes;
+    const uint64_t asked = settings_.gpu_memory ? settings_.gpu_memory->Of(total) : UINT64_MAX;
+    return DeviceMemory{{std::min(jobs, limited(asked)), 0}, total, jobs};
+  }
   if (!settings_.gpu_memory)
     return DeviceMemory{LimitedBudget(DefaultBudget(free, external), limited(UINT64_MAX)), total};
   const uint64_t asked = settings_.gpu_memory->Of(total);
@@ -358,6 +368,7 @@ void Runtime::Shutdown() {
       for (const ServedDevice* const served : kept) served->residency->Shutdown();
     });
   }
+  sharing_.Stop();
   pause_.Stop();
   tiers_.Shutdown(late ? kDiskEndWhenLate : kDiskEnd);
   reports_.Finish(begin + kWholeEnd);
@@ -371,6 +382,7 @@ void Runtime::AbandonAfterFork() {
   // No lock: another thread of the parent may have held it. What was being built at the fork is not
   // reached, and its descriptors live in this child until it ends (docs/limits.md); so do the other copies.
   devices_.ForEach([](const ServedDevice& served) { served.residency->AbandonAfterFork(); });
+  sharing_.AbandonAfterFork();
   pause_.AbandonAfterFork();
   tiers_.AbandonAfterFork();
   reports_.AbandonAfterFork();

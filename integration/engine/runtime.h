@@ -26,6 +26,7 @@
 #include "integration/engine/devices.h"
 #include "integration/engine/eviction_switch.h"
 #include "integration/engine/figures.h"
+#include "integration/engine/gpu_sharing.h"
 #include "integration/engine/job_pause.h"
 #include "integration/engine/job_reports.h"
 #include "integration/engine/sizing.h"
@@ -105,6 +106,7 @@ class Runtime {
   struct DeviceMemory {
     DeviceBudget budget;
     uint64_t total_bytes = 0;
+    uint64_t jobs_bytes = 0;  // of a shared device, for all jobs together
   };
 
   absl::StatusOr<allocator::Residency*> StartDeviceLocked(int device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -131,6 +133,7 @@ class Runtime {
   Devices devices_;
   Tiers tiers_;
   EvictionSwitch evictions_;
+  GpuSharing sharing_;
   JobPause pause_;
   JobReports reports_;
   AuditSetup audit_;

@@ -13,6 +13,7 @@ namespace spillway::os {
 enum class LockRank : int {
   kRuntime = 10,        // engine life cycle
   kRegistry = 20,       // hooks: functions, modules, external memory
+  kGpuShare = 25,       // what of a device that jobs share is ours
   kResidency = 30,      // block states, queue of claims, chunks
   kStreams = 40,        // streams and their events
   kTier = 50,           // host pool, slots of the disk tier

@@ -32,6 +32,7 @@ const char* NameOf(WaitKind kind) {
       "the end of a transfer",
       "cached memory to be released",
       "a pause",
+      "device memory that other jobs have",
       "its turn in the audit",
       "spill files to grow",
       "host memory to be pinned",

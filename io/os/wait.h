@@ -30,6 +30,7 @@ enum class WaitKind : int {
   kEndOfTransfer,  // an allocation: the transfer of the address's last block
   kCacheRelease,   // empty_cache, or a driver allocation of the job's own: chunks given back
   kPause,          // a pause: blocks that leave; a launch: the resume from outside
+  kShare,          // a launch or an allocation: device memory that other jobs have
   kAudit,          // a launch in audit mode: the launch before it, transfers
   kDiskGrowth,     // an allocation: spill files that grow
   kPinning,        // an allocation: host memory that is being pinned

@@ -162,6 +162,7 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
   parts.hash_code = setup.hash_code;
   parts.refusals = setup.refusals;
   parts.pause_gate = setup.pause_gate;
+  parts.share = setup.share;
   if (setup.audit != nullptr) {
     residency_ = std::make_unique<AuditedResidency>(options, parts);
   } else {

@@ -52,6 +52,7 @@ struct CoreSetup {
   const CudaDriver* driver = nullptr;  // what the core calls; null: the stand-in's own
   Refusals* refusals = nullptr;        // null: the device's own
   PauseGate* pause_gate = nullptr;
+  GpuShare* share = nullptr;
 };
 
 // The stand-in's own kind of image for the content hash; an empty one: as where the compiler is missing.

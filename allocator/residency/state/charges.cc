@@ -7,6 +7,7 @@
 #include "allocator/memory/test_points.h"
 #include "io/os/check.h"
 #include "io/os/clock.h"
+#include "io/os/errno.h"
 
 namespace spillway::allocator {
 namespace {
@@ -26,6 +27,7 @@ Charges::Charges(const ResidencyOptions& options, const ResidencyParts& parts, B
     : chunk_bytes_(parts.addresses->chunk_bytes()),
       table_(table),
       evict_(evict),
+      share_(parts.share),
       own_capacity_(parts.capacity != nullptr ? nullptr
                                               : std::make_unique<SharedCapacity>(parts.host, parts.disk)),
       capacity_(parts.capacity != nullptr ? parts.capacity : own_capacity_.get()),
@@ -33,7 +35,8 @@ Charges::Charges(const ResidencyOptions& options, const ResidencyParts& parts, B
       budget_{.budget = options.budget_bytes,
               .external_share = options.external_share_bytes,
               .reserve = options.reserve_bytes,
-              .cap = options.cap_bytes} {
+              .cap = options.cap_bytes,
+              .share = parts.share == nullptr ? UINT64_MAX : 0} {
   RestoreTarget(TableLock(*table_));
 }
 
@@ -73,17 +76,17 @@ void Charges::LimitByFree(const TableLock& lock, uint64_t free_bytes) {
   RestoreTarget(lock);
 }
 
-uint64_t Charges::SetCap(TableLock* lock, uint64_t bytes) {
+uint64_t Charges::SetLimit(TableLock* lock, uint64_t GpuBudget::*limit, uint64_t bytes) {
   lock->Covers(*table_);
   GpuBudget capped = budget_;
-  capped.cap = bytes;
+  capped.*limit = bytes;
   const Charge below = ChargeOf(*lock, 0).With(capped.ChunkTarget() / chunk_bytes_ * chunk_bytes_);
   if (const uint64_t more = evict_->load() ? MoreToGrow(below) : 0; more > 0) {
     table_->mu.Unlock();
     capacity_->Grow(more).IgnoreError();  // then the limit is higher
     table_->mu.Lock();
   }
-  budget_.cap = bytes;
+  budget_.*limit = bytes;
   budget_.lent = std::min(budget_.lent, budget_.Lendable());
   // What has no place elsewhere stays: blocks that leave must find their way back. Another device may take the
   // capacity that was seen; each turn then leaves more here.
@@ -93,11 +96,27 @@ uint64_t Charges::SetCap(TableLock* lock, uint64_t bytes) {
     const uint64_t in_all = charge.live + charge.Headroom();
     const uint64_t off_gpu = promised_bytes_ + capacity_->UnpromisedNow();
     const uint64_t stays = std::min(charge.live, in_all - std::min(in_all, off_gpu));
-    if (stays <= charge.chunk_target || budget_.cap >= budget_.budget) break;
-    budget_.cap += stays - charge.chunk_target;
+    if (stays <= charge.chunk_target || budget_.*limit >= budget_.budget) break;
+    budget_.*limit += stays - charge.chunk_target;
   }
   RestoreTarget(*lock);
-  return budget_.cap;
+  LowerPromise(*lock);
+  return budget_.*limit;
+}
+
+void Charges::AddShareNeed(const TableLock& lock, ShareNeed* need) const {
+  lock.Covers(*table_);
+  const Charge charge = ChargeOf(lock, 0);
+  need->least_bytes = budget_.LeastShareFor(charge.pinned + charge.LargestLaunch());
+  need->wanted_bytes = budget_.ShareFor(charge.live - std::min(charge.live, need->paused_bytes));
+  need->held_bytes = budget_.LeastShareFor(chunks_.created() * chunk_bytes_);
+}
+
+uint64_t Charges::ShareThatFits(const TableLock& lock, uint64_t bytes) const {
+  lock.Covers(*table_);
+  const uint64_t needed = budget_.LeastShareFor(bytes);
+  const bool helps = needed > budget_.share && needed <= std::min(budget_.budget, budget_.cap);
+  return helps ? needed : 0;
 }
 
 uint64_t Charges::MoreToGrow(const Charge& charge) const {
@@ -148,16 +167,17 @@ void Charges::ReturnLent(const TableLock& lock) {
   table_->changed.NotifyAll();
 }
 
+uint64_t Charges::NeededOnGpu(const Charge& charge, bool tiers_grow) const {
+  if (!evict_->load()) return charge.live;
+  const uint64_t in_all = charge.live + charge.Headroom();
+  const uint64_t off_gpu = tiers_grow ? in_all : promised_bytes_ + capacity_->UnpromisedNow();
+  return std::max(charge.pinned + charge.LargestLaunch(),
+                  std::min(charge.live, in_all - std::min(in_all, off_gpu)));
+}
+
 bool Charges::LendFor(const TableLock& lock, const Charge& charge, bool tiers_grow) {
   lock.Covers(*table_);
-  uint64_t needed = charge.live;
-  if (evict_->load()) {
-    const uint64_t in_all = charge.live + charge.Headroom();
-    const uint64_t off_gpu = tiers_grow ? in_all : promised_bytes_ + capacity_->UnpromisedNow();
-    needed = std::max(charge.pinned + charge.LargestLaunch(),
-                      std::min(needed, in_all - std::min(in_all, off_gpu)));
-  }
-  return Lend(lock, (needed + chunk_bytes_ - 1) / chunk_bytes_);
+  return Lend(lock, (NeededOnGpu(charge, tiers_grow) + chunk_bytes_ - 1) / chunk_bytes_);
 }
 
 uint64_t Charges::LeastBytes(const TableLock& lock) const {
@@ -294,10 +314,35 @@ absl::Status Charges::PromiseAndGrow(TableLock* lock, uint64_t chunks,
   }
 }
 
+absl::Status Charges::PromiseOnShare(TableLock* lock, uint64_t chunks,
+                                     absl::FunctionRef<absl::Status()> serving) {
+  const auto charge_of_all = [&] { return ChargeOf(*lock, chunks); };
+  const auto without_lock = [&](auto call) {
+    table_->mu.Unlock();
+    auto result = call();
+    table_->mu.Lock();
+    return result;
+  };
+  const Charge charge = charge_of_all();
+  if (const uint64_t wanted = budget_.ShareFor(charge.live - charge.paused); wanted > budget_.share)
+    without_lock([&] { return share_->Grow(wanted), true; });
+  for (;;) {
+    SPILLWAY_RETURN_IF_ERROR(serving());
+    absl::Status status = PromiseAndGrow(lock, chunks, serving);
+    const uint64_t share = ShareThatFits(*lock, NeededOnGpu(charge_of_all(), /*tiers_grow=*/false));
+    if (status.ok() || share == 0 || !absl::IsResourceExhausted(status)) return status;
+    const auto name = [&] { return "an allocation of " + Exactly(chunks * chunk_bytes_); };
+    SPILLWAY_RETURN_IF_ERROR(without_lock([&] { return share_->Await(share, name); }));
+  }
+}
+
 std::string Charges::OnGpuText(const Charge& charge) const {
   const uint64_t all = budget_.Budget() + budget_.Reserve();
   std::string text = Exactly(charge.chunk_target) + " of GPU memory (" +
-                     (Capped() ? "a limit of " : "a budget of ") + Exactly(budget_.Budget());
+                     (Capped()                            ? "a limit of "
+                      : budget_.share < budget_.budget ? "a share of "
+                                                       : "a budget of ") +
+                     Exactly(budget_.Budget());
   if (budget_.Reserve() > 0) text += " and a reserve of " + Exactly(budget_.Reserve());
   uint64_t less = all - std::min(all, charge.chunk_target);
   const uint64_t external = std::min(less, budget_.external + budget_.external_coming);
@@ -372,6 +417,8 @@ Charges::Figures Charges::figures(const TableLock& lock) const {
   figures.most_budget_bytes = budget_.budget + peak_lent_reserve_;
   figures.whole_bytes = budget_.budget + budget_.reserve;
   figures.budget_bytes = budget_.Budget() + budget_.LentReserve();
+  figures.own_limit_bytes = Capped() ? figures.budget_bytes : 0;
+  figures.share_bytes = share_ == nullptr ? 0 : budget_.share;
   figures.budget_in_force_bytes = figures.budget_bytes - (allowed - std::min(allowed, figures.target_bytes));
   figures.chunk_bytes = chunks_.created() * chunk_bytes_;
   figures.peak_chunk_bytes = chunks_.peak_created() * chunk_bytes_;

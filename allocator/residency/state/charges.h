@@ -16,6 +16,7 @@
 #include "allocator/memory/chunk_pool.h"
 #include "allocator/memory/gpu_budget.h"
 #include "allocator/residency/state/block_table.h"
+#include "allocator/residency/state/gpu_share.h"
 #include "allocator/residency/state/residency_options.h"
 #include "allocator/tier/shared_capacity.h"
 #include "io/os/atomic.h"
@@ -56,7 +57,18 @@ class Charges {
   // The application's own limit on the budget, in bytes; UINT64_MAX: none. What is above it leaves. Waits
   // without the lock for the tiers to grow; a limit below what they can take of the live blocks is raised to
   // that. Returns the limit.
-  uint64_t SetCap(TableLock* lock, uint64_t bytes);
+  uint64_t SetCap(TableLock* lock, uint64_t bytes) { return SetLimit(lock, &GpuBudget::cap, bytes); }
+  // The same of jobs that share the device (GpuShare).
+  uint64_t SetShare(TableLock* lock, uint64_t bytes) { return SetLimit(lock, &GpuBudget::share, bytes); }
+  // The lower of the two.
+  uint64_t limit(const TableLock& lock) const {
+    lock.Covers(*table_);
+    return budget_.Limit();
+  }
+  // What the blocks want of a shared device. `need` has what of them is paused.
+  void AddShareNeed(const TableLock& lock, ShareNeed* need) const;
+  // The share with which chunks could be `bytes`; 0: the share is not what is short.
+  uint64_t ShareThatFits(const TableLock& lock, uint64_t bytes) const;
   // Promises a place off the GPU for blocks of so many bytes that are about to be paused, beside those that
   // are.
   // 0: done. Else nothing is promised, since the tiers have no place now: how much more is to be promised.
@@ -102,7 +114,9 @@ class Charges {
   absl::Status Begin(TableLock* lock, uint64_t chunks, absl::FunctionRef<absl::Status()> serving) {
     lock->Covers(*table_);
     if (!FitsGpuWith(chunks)) {
-      if (absl::Status status = PromiseAndGrow(lock, chunks, serving); !status.ok()) return status;
+      absl::Status status = share_ == nullptr ? PromiseAndGrow(lock, chunks, serving)
+                                              : PromiseOnShare(lock, chunks, serving);
+      if (!status.ok()) return status;
     }
     live_chunks_ += chunks;
     begun_chunks_ += chunks;
@@ -144,7 +158,9 @@ class Charges {
     uint64_t most_budget_bytes =
         0;                     // of the options, and the most that was lent of the reserve: bounds every peak
     uint64_t whole_bytes = 0;  // of the options, with the reserve: never changes
-    uint64_t budget_bytes = 0;           // now: not above the application's own limit
+    uint64_t budget_bytes = 0;           // now: not above the application's own limit, or the job's share
+    uint64_t own_limit_bytes = 0;        // the application's, where it is what counts; else 0
+    uint64_t share_bytes = 0;            // 0: the device is not shared
     uint64_t budget_in_force_bytes = 0;  // of it, less while the driver has less
     uint64_t target_bytes = 0;           // of it, what chunks may hold now
     uint64_t chunk_bytes = 0;            // all chunks that we have
@@ -172,13 +188,16 @@ class Charges {
   uint64_t ReservedChunks(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) {
     return chunks_.created() + live_chunks_ - std::min(live_chunks_, BackedChunks(lock));
   }
+  uint64_t SetLimit(TableLock* lock, uint64_t GpuBudget::*limit, uint64_t bytes);
   // What SharedCapacity::Grow is to be asked for so that the charge can be promised; 0: it can be now.
   uint64_t MoreToGrow(const Charge& charge) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Promises what the charge needs beyond the GPU, at least what is promised already. False: nothing has
   // changed.
   bool RaisePromise(const Charge& charge) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Whether the application's own limit is what counts.
-  bool Capped() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) { return budget_.cap < budget_.budget; }
+  bool Capped() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) {
+    return budget_.cap < std::min(budget_.budget, budget_.share);
+  }
   // Whether nothing need be promised: what fits the GPU together needs no capacity of the tiers, whatever is
   // launched.
   bool FitsGpuWith(uint64_t more_chunks) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) {
@@ -188,6 +207,9 @@ class Charges {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Gives back what launches do not need, if the tiers can promise what is live beyond it.
   void ReturnLent(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
+  // What the GPU must have of a charge: its launch, and what the tiers have no capacity for. `tiers_grow`: what
+  // they have none for now counts as theirs.
+  uint64_t NeededOnGpu(const Charge& charge, bool tiers_grow) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Lends so that a refused block fits after all: its launch, or what the tiers have no capacity for. False: nothing helps.
   // `tiers_grow`: what they have no capacity for now is no reason to lend.
   bool LendFor(const TableLock& lock, const Charge& charge, bool tiers_grow)
@@ -197,6 +219,10 @@ class Charges {
   absl::Status Promise(const TableLock& lock, uint64_t chunks, bool tiers_grow, uint64_t* lacking_bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   absl::Status PromiseAndGrow(TableLock* lock, uint64_t chunks, absl::FunctionRef<absl::Status()> serving)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
+  // The same on a device that jobs share: asks for more of it before anything has to leave, and waits for more
+  // rather than refuse.
+  absl::Status PromiseOnShare(TableLock* lock, uint64_t chunks, absl::FunctionRef<absl::Status()> serving)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Which term is short, by how much, and what would help.
   absl::Status RefusalOf(Charge charge, uint64_t promised_elsewhere) const
@@ -209,6 +235,7 @@ class Charges {
   const uint64_t chunk_bytes_;
   BlockTable* const table_;
   const os::Atomic<bool>* const evict_;
+  GpuShare* const share_;
   const std::unique_ptr<SharedCapacity> own_capacity_;  // of a device that shares its tiers with none
   SharedCapacity* const capacity_;
 

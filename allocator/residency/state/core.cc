@@ -94,6 +94,7 @@ void AddCounters(const Counters& counters, ResidencyStats* stats) {
   stats->slow_launches = counters.slow_launches;
   stats->evictions = counters.evictions;
   stats->evictions_cancelled = counters.evictions_cancelled;
+  stats->idle_pauses = counters.idle_pauses;
   stats->faults = counters.faults;
   stats->prefetches = counters.prefetches;
   stats->prefetches_cancelled = counters.prefetches_cancelled;

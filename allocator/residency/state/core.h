@@ -29,7 +29,7 @@ struct Counters {
   std::atomic<uint64_t> host_spilled_bytes{0}, disk_spilled_bytes{0};
   std::atomic<uint64_t> host_fetched_bytes{0}, disk_fetched_bytes{0};
   std::atomic<uint64_t> prefetched_bytes{0}, prefetch_in_time_bytes{0};
-  std::atomic<uint64_t> slow_launches{0}, evictions{0}, evictions_cancelled{0}, faults{0};
+  std::atomic<uint64_t> slow_launches{0}, evictions{0}, evictions_cancelled{0}, faults{0}, idle_pauses{0};
   std::atomic<uint64_t> prefetches{0}, prefetches_cancelled{0};
   std::atomic<uint64_t> clean_drops{0}, clean_drop_bytes{0}, changed_copies{0}, early_copies{0};
   std::atomic<uint64_t> verified_evictions{0}, unseen_writes{0};

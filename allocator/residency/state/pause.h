@@ -22,8 +22,9 @@ struct BlockRegion {
 };
 
 // Who has paused a block, as bits of one byte. A job that pauses itself is refused when it names the block,
-// since nobody else would resume it; a job that was paused from outside waits.
-enum class PausedBy : uint8_t { kJob = 1, kOutside = 2 };
+// since nobody else would resume it; a job that was paused from outside waits. One that was idle, and gave its
+// share of the GPU up (GpuShare), waits until it has one again.
+enum class PausedBy : uint8_t { kJob = 1, kOutside = 2, kIdle = 4 };
 
 // What is paused or resumed.
 struct PauseScope {

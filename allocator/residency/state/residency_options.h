@@ -38,6 +38,7 @@ class WriteFacts;
 namespace spillway::allocator {
 
 class AddressMap;
+class GpuShare;
 class HashCode;
 class HostPool;
 class Refusals;
@@ -204,6 +205,7 @@ struct ResidencyParts {
   // The name of a launch of that tag, for lines about waits. No lock is taken. Null: no name.
   std::function<std::string(uint64_t tag)> name_of_launch;
   HashCode* hash_code = nullptr;  // the content hash for the device; null: every eviction writes
+  GpuShare* share = nullptr;      // where jobs share the device: the share is 0 until it gives one; null: all is ours
   PauseGate* pause_gate = nullptr;  // keeps launches while the job is paused from outside; null: they are refused
   Refusals* refusals = nullptr;   // where the words of refusals go, the process's; null: this device's alone
 };
@@ -238,6 +240,8 @@ struct ResidencyStats : MachineFigures {
   uint64_t driver_lacks_bytes = 0;     // of what the budget allows now
   uint64_t least_budget_bytes = 0;     // with which every launch still fits, or all blocks where none may leave
   uint64_t own_limit_bytes = 0;        // the job's own (SetCap), where it is less than the budget; else 0
+  uint64_t idle_pauses = 0;            // times that the job gave its share up
+  uint64_t share_bytes = 0;            // of a device that jobs share, what this one has; 0: it is not shared
   uint64_t live_bytes = 0;             // blocks handed out and not freed, in whole chunks
   uint64_t requested_bytes = 0;        // the same as asked for
   uint64_t resident_bytes = 0;         // live blocks with chunks

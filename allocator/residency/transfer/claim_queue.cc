@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kNameAfterNanos = 1'000'000'000;
 
 absl::Status PausedMeanwhile() { return absl::AbortedError("a block was paused"); }
+absl::Status WantsShare() { return absl::AbortedError("the share of the device is too small"); }
 
 std::string Mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
@@ -46,19 +47,23 @@ absl::Status ClaimQueue::AwaitResume(const AccessSet& set, Name name) const {
   if (core_->stopped.load()) return core_->StopStatus();
   if ((by & static_cast<uint8_t>(PausedBy::kOutside)) != 0 && core_->parts.pause_gate != nullptr)
     return core_->parts.pause_gate->AwaitResume(name, core_->stopped);
+  if (by == static_cast<uint8_t>(PausedBy::kIdle) && core_->parts.share != nullptr)
+    return core_->parts.share->Await(0, name);
   return IllegalState(name() +
                       " names memory that spillway.pause() has paused. To do: call spillway.resume() before");
 }
 
 absl::Status ClaimQueue::Claim(const AccessSet& set, Name name, Grant* grant) {
   for (;;) {
-    const absl::Status status = ClaimUnpaused(set, name, grant);
+    Ticket ticket;
+    const absl::Status status = ClaimUnpaused(set, name, &ticket, grant);
     if (!absl::IsAborted(status)) return status;
-    SPILLWAY_RETURN_IF_ERROR(AwaitResume(set, name));
+    SPILLWAY_RETURN_IF_ERROR(ticket.share_bytes > 0 ? core_->parts.share->Await(ticket.share_bytes, name)
+                                                    : AwaitResume(set, name));
   }
 }
 
-absl::Status ClaimQueue::ClaimUnpaused(const AccessSet& set, Name name, Grant* grant) {
+absl::Status ClaimQueue::ClaimUnpaused(const AccessSet& set, Name name, Ticket* ticket, Grant* grant) {
   {
     const TableLock lock(core_->table);
     if (PausedByLocked(lock, set) != 0) return PausedMeanwhile();
@@ -77,28 +82,28 @@ absl::Status ClaimQueue::ClaimUnpaused(const AccessSet& set, Name name, Grant* g
   // the driver keeps who records an event.
   core_->clock.CoverAll();
   TableLock lock(core_->table);
-  return ClaimInTurnLocked(&lock, set, name, grant);
+  return ClaimInTurnLocked(&lock, set, name, ticket, grant);
 }
 
-absl::Status ClaimQueue::ClaimInTurnLocked(TableLock* lock, const AccessSet& set, Name name, Grant* grant) {
-  Ticket ticket;
-  RefuseIfTooLargeLocked(*lock, set, &ticket);
-  if (!ticket.refusal.ok()) return ticket.refusal;
+absl::Status ClaimQueue::ClaimInTurnLocked(TableLock* lock, const AccessSet& set, Name name, Ticket* ticket,
+                                           Grant* grant) {
+  RefuseIfTooLargeLocked(*lock, set, ticket);
+  if (!ticket->refusal.ok()) return ticket->refusal;
   os::Wait wait(core_->waits, os::WaitKind::kChunks, "");
   bool named = false;
-  ticket.number = ++tickets_;
-  queue_.push_back(&ticket);
+  ticket->number = ++tickets_;
+  queue_.push_back(ticket);
   absl::Status status;
-  while (status.ok() && !TryGrantLocked(lock, set, &ticket, grant)) {
-    if (!ticket.refusal.ok()) {
-      status = ticket.refusal;
+  while (status.ok() && !TryGrantLocked(lock, set, ticket, grant)) {
+    if (!ticket->refusal.ok()) {
+      status = ticket->refusal;
     } else {
       status = AwaitLocked(
           lock, &wait, [&] { return name(); }, &named);
     }
   }
   if (!status.ok()) UnpinLocked(*lock, grant);
-  if (status.ok() || !SPILLWAY_MUTANT(kKeepTicket)) std::erase(queue_, &ticket);
+  if (status.ok() || !SPILLWAY_MUTANT(kKeepTicket)) std::erase(queue_, ticket);
   if (!SPILLWAY_MUTANT(kNextNotWoken)) core_->table.changed.NotifyAll();
   if (!status.ok()) return status;
   const std::vector<Block*>& lacking = grant->to_fetch.empty() ? grant->to_map : grant->to_fetch;
@@ -251,6 +256,10 @@ bool ClaimQueue::RefuseIfTooLargeLocked(const TableLock& lock, const AccessSet& 
     status = absl::OkStatus();
     raised = true;
   }
+  if (!status.ok()) {
+    ticket->share_bytes = charges_->ShareThatFits(lock, ChunksOfLocked(set) * core_->chunk_bytes);
+    if (ticket->share_bytes > 0) status = WantsShare();
+  }
   if (ticket->refusal.ok()) ticket->refusal = std::move(status);
   return raised;
 }
@@ -341,6 +350,14 @@ void ClaimQueue::RefuseHeadLocked(const TableLock& lock, const absl::Status& why
   if (queue_.empty()) return;
   queue_.front()->refusal = why;
   core_->table.changed.NotifyAll();
+}
+
+bool ClaimQueue::SendForShareLocked(const TableLock& lock, uint64_t chunks) {
+  const uint64_t share = charges_->ShareThatFits(lock, chunks * core_->chunk_bytes);
+  if (share == 0 || queue_.empty()) return false;
+  queue_.front()->share_bytes = share;
+  RefuseHeadLocked(lock, WantsShare());
+  return true;
 }
 
 }  // namespace spillway::allocator

@@ -56,6 +56,9 @@ class ClaimQueue {
   // Refuses the first in the queue: nothing is left that the device's thread could free, and nothing is under
   // way.
   void RefuseHeadLocked(const TableLock& lock, const absl::Status& why);
+  // Sends the first in the queue to wait for a share of the device with which chunks can be so many. False: the
+  // share is not what is short.
+  bool SendForShareLocked(const TableLock& lock, uint64_t chunks);
   // The number of the first in the queue, never given twice; 0 when the queue is empty.
   uint64_t HeadLocked(const TableLock& lock) const {
     lock.Covers(core_->table);
@@ -73,6 +76,7 @@ class ClaimQueue {
     uint64_t needed = 0;       // chunks, once it is the first in the queue
     bool tried_again = false;  // the full budget, after a refused chunk
     absl::Status refusal;
+    uint64_t share_bytes = 0;  // where a greater share of the device is what it waits for (GpuShare)
   };
 
   // By whom live blocks of the set are paused: bits of PausedBy.
@@ -81,8 +85,9 @@ class ClaimQueue {
   // Waits for a resume where a block of the set is paused, without a place in the queue; refuses where the
   // job itself has to resume.
   absl::Status AwaitResume(const AccessSet& set, Name name) const;
-  // As Claim; kAborted when a block was paused meanwhile.
-  absl::Status ClaimUnpaused(const AccessSet& set, Name name, Grant* grant);
+  // As Claim; kAborted when a block was paused meanwhile, or a greater share is to be waited for, which the
+  // ticket then has.
+  absl::Status ClaimUnpaused(const AccessSet& set, Name name, Ticket* ticket, Grant* grant);
   // What a set lacks.
   struct Lack {
     std::vector<uint64_t> blocks;  // chunks to be claimed, for each block that has none
@@ -96,7 +101,7 @@ class ClaimQueue {
   // lock.
   absl::Status AwaitLocked(TableLock* lock, os::Wait* wait, Name name, bool* named)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  absl::Status ClaimInTurnLocked(TableLock* lock, const AccessSet& set, Name name, Grant* grant)
+  absl::Status ClaimInTurnLocked(TableLock* lock, const AccessSet& set, Name name, Ticket* ticket, Grant* grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* ticket, Grant* grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);

@@ -173,8 +173,9 @@ void Reclaimer::ChooseVictimsLocked(const TableLock& lock, uint64_t chunks, bool
   for (size_t i = decommitted; i < victims->size(); ++i) planned_->NoteUnplannedLocked(lock, *(*victims)[i]);
   if (victims->size() > decommitted && !core_->pressure.exchange(true)) {
     const Charges::Figures figures = charges_->figures(lock);
-    std::string text =
-        "spilling starts: the job has outgrown its budget of " + os::BytesText(figures.budget_bytes);
+    const char* const what = figures.share_bytes > 0 ? "share of the GPU, " : "budget of ";
+    std::string text = std::string("spilling starts: the job has outgrown its ") + what +
+                       os::BytesText(figures.budget_bytes);
     if (figures.target_bytes < figures.budget_bytes)
       text += ", of which " + os::BytesText(figures.target_bytes) + " are for its blocks";
     os::ReportLine(text);
@@ -229,9 +230,9 @@ void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
   stuck_since_ = 0;
   if (EndEarlierPausesLocked(lock)) return;
   const ChunkPool& chunks = charges_->chunks(lock);
-  if (charges_->Lend(
-          lock, chunks.created() + claims_->WantedLocked(lock) - std::min(chunks.created(), chunks.free())))
-    return;
+  const uint64_t needed = chunks.created() + claims_->WantedLocked(lock) - std::min(chunks.created(), chunks.free());
+  if (charges_->Lend(lock, needed)) return;
+  if (failure.ok() && claims_->SendForShareLocked(lock, needed)) return;
   if (failure.ok()) {
     claims_->RefuseHeadLocked(lock, absl::ResourceExhaustedError("every other block must stay on the GPU"));
   } else if (ResultOf(failure) == CUDA_ERROR_UNKNOWN) {

@@ -36,6 +36,8 @@ class Counters(TypedDict):
     lost_seconds: LostSeconds
     budget_bytes: int
     budget_in_force_bytes: int
+    share_bytes: int
+    idle_pauses: int
     peak_bytes: int
     live_bytes: int
     requested_bytes: int
@@ -175,7 +177,7 @@ class WaitStats(TypedDict):
     longest_now_seconds: float
 
 
-WaitKind = Literal["chunks", "arrival", "run_ahead", "end_of_transfer", "cache_release", "pause", "audit", "disk_growth",
+WaitKind = Literal["chunks", "arrival", "run_ahead", "end_of_transfer", "cache_release", "pause", "share", "audit", "disk_growth",
                    "pinning", "drive", "gate_slots", "driver_call"]  # fmt: skip
 
 

@@ -158,6 +158,9 @@ class FakeResidency : public allocator::Residency {
     return absl::UnimplementedError("not asked for by hooks");
   }
   uint64_t SetCap(uint64_t bytes) override { return bytes; }
+  uint64_t SetShare(uint64_t bytes) override { return bytes; }
+  allocator::ShareNeed GetShareNeed() const override { return {}; }
+  bool Quiet() override { return true; }
   void MemoryInfo(uint64_t* free, uint64_t* total) const override {
     *free = free_bytes;
     *total = total_bytes;

@@ -1,0 +1,79 @@
+#include "integration/engine/gpu_sharing.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "io/node_share.h"
+#include "io/os/errno.h"
+
+namespace spillway::integration {
+namespace {
+
+constexpr auto kLook = std::chrono::milliseconds(200);
+constexpr auto kThreadEnd = std::chrono::milliseconds(100);
+
+}  // namespace
+
+GpuSharing::GpuSharing(const Settings* settings, const allocator::CudaDriver* driver, os::WaitList* waits)
+    : settings_(settings), driver_(driver), waits_(waits) {}
+
+absl::StatusOr<DeviceShare*> GpuSharing::AddDevice(int device, CUcontext context, uint64_t total_bytes,
+                                                   uint64_t reserve_bytes) {
+  if (settings_->share != ShareWhat::kGpu || settings_->Observes()) return nullptr;
+  CUdevice handle = 0;
+  CUuuid uuid = {};
+  SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGet(&handle, device), "cuDeviceGet"));
+  SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGetUuid_v2(&uuid, handle), "cuDeviceGetUuid"));
+  DeviceShare::Options options;
+  options.directories = io::HostMemoryShareDirectories();
+  options.account = absl::StrCat("GPU ", absl::BytesToHexString({uuid.bytes, sizeof(uuid.bytes)}),
+                                 " of user ", ::getuid());
+  options.total_bytes = total_bytes;
+  options.reserve_bytes = reserve_bytes;
+  options.idle = settings_->share_idle;
+  options.free_bytes = [driver = driver_, context]() -> std::optional<uint64_t> {
+    const allocator::ScopedContext scope(driver, context);
+    size_t free = 0, total = 0;
+    if (driver->cuMemGetInfo_v2(&free, &total) != CUDA_SUCCESS) return std::nullopt;
+    return free;
+  };
+  options.waits = waits_;
+  auto* const share = new DeviceShare(std::move(options));
+  shares_[static_cast<size_t>(device)].store(share, std::memory_order_release);
+  if (!thread_.joinable()) SPILLWAY_RETURN_IF_ERROR(thread_.Start("spill-share", [this] { Loop(); }));
+  return share;
+}
+
+void GpuSharing::Loop() {
+  for (;;) {
+    {
+      const os::MutexLock lock(&mu_);
+      if (!stop_) changed_.WaitFor(&mu_, kLook);
+      if (stop_) return;
+    }
+    ForEach([](DeviceShare* share) { share->Poll(); });
+  }
+}
+
+void GpuSharing::Stop() {
+  {
+    const os::MutexLock lock(&mu_);
+    if (std::exchange(stop_, true)) return;
+    changed_.NotifyAll();
+  }
+  ForEach([](DeviceShare* share) { share->Stop(); });
+  thread_.JoinFor(kThreadEnd);  // one that moves blocks ends with the device
+}
+
+void GpuSharing::AbandonAfterFork() {
+  thread_.Abandon();
+  ForEach([](DeviceShare* share) { share->AbandonAfterFork(); });
+}
+
+}  // namespace spillway::integration

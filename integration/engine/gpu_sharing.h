@@ -1,0 +1,61 @@
+// GpuSharing: shares the job's devices with other jobs of its user (SPILLWAY_SHARE=gpu). It makes a DeviceShare
+// for each, and polls them on a thread of its own (`spill-share`). Runtime has one. Without the setting no device
+// is shared, and there is no thread.
+
+#ifndef SPILLWAY_INTEGRATION_ENGINE_GPU_SHARING_H_
+#define SPILLWAY_INTEGRATION_ENGINE_GPU_SHARING_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "allocator/driver/cuda_driver.h"
+#include "allocator/memory/address_map.h"
+#include "integration/engine/device_share.h"
+#include "integration/settings/settings.h"
+#include "io/os/joinable_thread.h"
+#include "io/os/wait.h"
+
+namespace spillway::integration {
+
+class GpuSharing {
+ public:
+  // All must outlive it.
+  GpuSharing(const Settings* settings, const allocator::CudaDriver* driver, os::WaitList* waits);
+  ~GpuSharing() { Stop(); }
+  GpuSharing(const GpuSharing&) = delete;
+  GpuSharing& operator=(const GpuSharing&) = delete;
+
+  // The share of a device that is about to be served, with its context; null: it is not shared. An error when the
+  // device has no name by which jobs could meet, or no thread can be had. One thread at a time.
+  absl::StatusOr<DeviceShare*> AddDevice(int device, CUcontext context, uint64_t total_bytes,
+                                         uint64_t reserve_bytes);
+
+  // The thread ends within 0.1 s, or is left to itself.
+  void Stop();
+  // In a forked child, on its only thread.
+  void AbandonAfterFork();
+
+ private:
+  template <typename Visitor>
+  void ForEach(Visitor visit) const {
+    for (const std::atomic<DeviceShare*>& place : shares_) {
+      if (DeviceShare* const share = place.load(std::memory_order_acquire)) visit(share);
+    }
+  }
+  void Loop();
+
+  const Settings* const settings_;
+  const allocator::CudaDriver* const driver_;
+  os::WaitList* const waits_;
+  std::array<std::atomic<DeviceShare*>, allocator::kMaxDevices> shares_{};  // never destroyed: waits end in them
+  os::Mutex mu_{os::LockRank::kRegistry};
+  os::CondVar changed_;
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  os::JoinableThread thread_;
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_ENGINE_GPU_SHARING_H_

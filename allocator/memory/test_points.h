@@ -78,6 +78,8 @@ enum class Mutant : int {
   kReturnsPaused,       // a block that was resumed and is paused again comes back
   kPauseUnheard,        // a pause does not wake the device's thread
   kResumeUnheard,       // nor does a resume
+  kIdlenessDrops,       // an idle job's bytes that need not be kept in a pause are dropped
+  kLimitUnpromised,     // no capacity is promised for what leaves for a lower limit of the budget
 };
 inline std::atomic<Mutant> active_mutant{Mutant::kNone};
 // Sees each choice of victims, under the table's lock.

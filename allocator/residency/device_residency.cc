@@ -338,7 +338,7 @@ ShareNeed DeviceResidency::GetShareNeed() const {
     core_->table.ForEachLiveLocked(lock, [&](Block* block) {
       const uint64_t bytes = block->paused() ? block->chunks * core_->chunk_bytes : 0;
       need.paused_bytes += bytes;
-      if (block->pause.by == static_cast<uint8_t>(PausedBy::kIdle)) need.away_bytes += bytes;
+      if (IsIdle(block->pause.by)) need.away_bytes += bytes;
     });
     components_->charges.AddShareNeed(lock, &need);
   }

@@ -140,7 +140,9 @@ absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, std::v
 }
 
 void Pauser::DropLocked(const TableLock& lock, Block* block) {
-  if (block->pause_keeps() || block->pin_reasons != 0) return;  // with a pin it stays, and is used
+  const bool keeps = SPILLWAY_MUTANT(kIdlenessDrops) ? block->pause.region.keep
+                                                     : KeepsBytes(block->pause.region, block->pause.by);
+  if (keeps || block->pin_reasons != 0) return;  // with a pin it stays, and is used
   if (block->memory.mapping || block->pins > 0) return;
   if (block->state == BlockState::kResident && block->eviction.job == nullptr) {
     if (!SPILLWAY_MUTANT(kDroppedKeepsCopy)) clean_->Drop(lock, block);
@@ -193,7 +195,7 @@ bool Pauser::SettledLocked(const TableLock& lock, const Entry& entry, const Run&
   if (block.memory.mapping || prepares) return false;  // a launch in preparation ends first
   switch (block.state) {
     case BlockState::kEmpty:
-      (block.pause_keeps() ? stats->unused_bytes : stats->dropped_bytes) += bytes;
+      (KeepsBytes(block.pause.region, block.pause.by) ? stats->unused_bytes : stats->dropped_bytes) += bytes;
       return true;
     case BlockState::kSpilled: {
       if (block.eviction.clean) {

@@ -21,9 +21,9 @@ using allocator::ShareNeed;
 constexpr PauseScope kForIdleness = {PausedBy::kIdle, 0};
 constexpr uint64_t kUnitBytes = 2 << 20;
 // A job asks the others, and the driver, once for so much of the device.
-constexpr uint64_t kSteps = 64;
+constexpr uint64_t kIncrements = 64;
 constexpr int kLookAgainMilliseconds = 50;
-constexpr const char* kOthers = "GPU memory that other jobs have";
+constexpr const char* kJobsHave = "GPU memory that other jobs have";
 
 io::NodeShare::Options Ledger(const DeviceShare::Options& options, const char* what) {
   return {.directories = options.directories, .account = options.account + what, .unit_bytes = kUnitBytes};
@@ -33,7 +33,7 @@ io::NodeShare::Options Ledger(const DeviceShare::Options& options, const char* w
 
 DeviceShare::DeviceShare(Options options)
     : options_(std::move(options)),
-      step_bytes_(std::max(kUnitBytes, options_.total_bytes / kSteps / kUnitBytes * kUnitBytes)),
+      increment_bytes_(std::max(kUnitBytes, options_.total_bytes / kIncrements / kUnitBytes * kUnitBytes)),
       shares_(Ledger(options_, "")),
       wanted_(Ledger(options_, ", wanted")) {
   const os::MutexLock lock(&mu_);
@@ -43,12 +43,12 @@ DeviceShare::DeviceShare(Options options)
 
 // ---- The account.
 
-// What the others have said is theirs, and so is what anyone else holds.
+// What the others have registered is theirs, and so is what anyone else has of the device.
 uint64_t DeviceShare::MostLocked(const ShareNeed& need) {
   shares_.Look();
   uint64_t most = shares_.MostToTake(options_.total_bytes);
   if (const std::optional<uint64_t> free = options_.free_bytes()) {
-    const uint64_t there = need.held_bytes + *free;
+    const uint64_t there = need.taken_bytes + *free;
     most = std::min(most, there - std::min(there, options_.reserve_bytes));
   }
   most = std::max(most, share_);
@@ -57,7 +57,7 @@ uint64_t DeviceShare::MostLocked(const ShareNeed& need) {
 }
 
 bool DeviceShare::RaiseLocked(uint64_t bytes, uint64_t most) {
-  const uint64_t rounded = (bytes + step_bytes_ - 1) / step_bytes_ * step_bytes_;
+  const uint64_t rounded = (bytes + increment_bytes_ - 1) / increment_bytes_ * increment_bytes_;
   const uint64_t share = std::min(rounded, most) / kUnitBytes * kUnitBytes;
   if (share <= share_) return true;
   if (!shares_.Register(share, options_.total_bytes)) return false;
@@ -78,7 +78,7 @@ void DeviceShare::LowerLocked(uint64_t bytes) {
 
 void DeviceShare::ShrinkLocked(const ShareNeed& need) {
   if (need.paused_bytes == 0) return;
-  LowerLocked(std::max(need.held_bytes, state_ == State::kAway ? 0 : need.wanted_bytes));
+  LowerLocked(std::max(need.taken_bytes, state_ == State::kAway ? 0 : need.wanted_bytes));
 }
 
 void DeviceShare::TellWantedLocked(uint64_t bytes) {
@@ -123,7 +123,8 @@ bool DeviceShare::TryAwait(allocator::Residency* residency, uint64_t bytes) {
   // Also blocks that the owner's thread is still pausing.
   if (state_ != State::kActive || need.away_bytes > 0) {
     RaiseLocked(need.wanted_bytes + need.away_bytes, MostLocked(need));
-    residency->Resume(kForIdleness, /*wait=*/false).IgnoreError();  // the device's error, which its launches report
+    residency->Resume(kForIdleness, /*wait=*/false)
+        .IgnoreError();  // the device's error, which its launches report
   }
   state_ = State::kActive;
   return true;
@@ -141,7 +142,7 @@ absl::Status DeviceShare::Await(uint64_t bytes, absl::FunctionRef<std::string()>
   absl::Status status;
   bool done = false;
   while (status.ok() && !done) {
-    status = launch.Once(-1, kLookAgainMilliseconds, name, kOthers);
+    status = launch.Once(-1, kLookAgainMilliseconds, name, kJobsHave);
     if (status.ok()) status = wait.Check();
     if (status.ok()) done = TryAwait(residency, bytes);
   }
@@ -195,10 +196,11 @@ void DeviceShare::GiveUp(allocator::Residency* residency) {
     if (back) return residency->Resume(kForIdleness, /*wait=*/false).IgnoreError();  // as above
     state_ = State::kAway;
     const uint64_t before = share_;
-    LowerLocked(residency->GetShareNeed().held_bytes);
+    LowerLocked(residency->GetShareNeed().taken_bytes);
     given = before - share_;
   }
-  os::ReportLine(absl::StrCat("idle for ", options_.idle.count() / 1'000'000'000, " s: ", os::BytesText(given),
+  os::ReportLine(absl::StrCat("idle for ", options_.idle.count() / 1'000'000'000,
+                              " s: ", os::BytesText(given),
                               " of GPU memory go to other jobs, and come back for the next launch"));
 }
 

@@ -35,7 +35,8 @@ class DeviceShare final : public allocator::GpuShare {
     uint64_t total_bytes = 0;              // of the device, for all jobs together
     uint64_t reserve_bytes = 0;            // of the device, beyond that: what others than jobs may take
     std::chrono::nanoseconds idle{};       // without a launch for so long the job is idle; 0: never
-    std::function<std::optional<uint64_t>()> free_bytes;  // that the driver has now; empty: it does not answer
+    std::function<std::optional<uint64_t>()>
+        free_bytes;  // that the driver has now; empty: it does not answer
     os::WaitList* waits = nullptr;
     const os::Clock* clock = os::Clock::System();  // of idleness
   };
@@ -78,7 +79,7 @@ class DeviceShare final : public allocator::GpuShare {
   void GiveUp(allocator::Residency* residency);
 
   const Options options_;
-  const uint64_t step_bytes_;
+  const uint64_t increment_bytes_;
   std::atomic<allocator::Residency*> residency_{nullptr};
   std::atomic<uint64_t> growable_{0};
   std::atomic<bool> stopped_{false};

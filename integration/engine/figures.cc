@@ -174,17 +174,11 @@ nlohmann::ordered_json IterationJson(const DeviceFigures& device) {
   return json;
 }
 
-// By os::WaitKind.
-constexpr const char* kWaitKeys[] = {
-    "chunks", "arrival",     "run_ahead", "end_of_transfer", "cache_release", "pause",      "share",
-    "audit",  "disk_growth", "pinning",   "drive",           "gate_slots",    "driver_call"};
-static_assert(std::size(kWaitKeys) == static_cast<size_t>(os::WaitKind::kCount));
-
 nlohmann::ordered_json WaitsJson(const Figures& figures) {
   nlohmann::ordered_json json;
   for (size_t kind = 0; kind < figures.waits.size(); ++kind) {
     const os::WaitList::Totals& totals = figures.waits[kind];
-    nlohmann::ordered_json& entry = json[kWaitKeys[kind]];
+    nlohmann::ordered_json& entry = json[os::NamesOf(static_cast<os::WaitKind>(kind)).key];
     entry["ended"] = totals.ended;
     entry["seconds"] = Seconds(totals.nanos);
     entry["now"] = totals.now;

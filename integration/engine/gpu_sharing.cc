@@ -32,8 +32,8 @@ absl::StatusOr<DeviceShare*> GpuSharing::AddDevice(int device, CUcontext context
   SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGetUuid_v2(&uuid, handle), "cuDeviceGetUuid"));
   DeviceShare::Options options;
   options.directories = io::HostMemoryShareDirectories();
-  options.account = absl::StrCat("GPU ", absl::BytesToHexString({uuid.bytes, sizeof(uuid.bytes)}),
-                                 " of user ", ::getuid());
+  options.account =
+      absl::StrCat("GPU ", absl::BytesToHexString({uuid.bytes, sizeof(uuid.bytes)}), " of user ", ::getuid());
   options.total_bytes = total_bytes;
   options.reserve_bytes = reserve_bytes;
   options.idle = settings_->share_idle;

@@ -38,18 +38,21 @@ class GpuSharing {
   void AbandonAfterFork();
 
  private:
+  // Calls visit(DeviceShare*) for each shared device.
   template <typename Visitor>
   void ForEach(Visitor visit) const {
     for (const std::atomic<DeviceShare*>& place : shares_) {
       if (DeviceShare* const share = place.load(std::memory_order_acquire)) visit(share);
     }
   }
+  // Of the thread.
   void Loop();
 
   const Settings* const settings_;
   const allocator::CudaDriver* const driver_;
   os::WaitList* const waits_;
-  std::array<std::atomic<DeviceShare*>, allocator::kMaxDevices> shares_{};  // never destroyed: waits end in them
+  std::array<std::atomic<DeviceShare*>, allocator::kMaxDevices>
+      shares_{};  // never destroyed: waits end in them
   os::Mutex mu_{os::LockRank::kRegistry};
   os::CondVar changed_;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;

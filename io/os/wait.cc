@@ -24,21 +24,21 @@ int64_t DueAfter(int lines) {
 
 }  // namespace
 
-const char* NameOf(WaitKind kind) {
-  static constexpr const char* kNames[] = {
-      "device memory",
-      "bytes to come back",
-      "the bound on uncompleted work",
-      "the end of a transfer",
-      "cached memory to be released",
-      "a pause",
-      "device memory that other jobs have",
-      "its turn in the audit",
-      "spill files to grow",
-      "host memory to be pinned",
-      "a drive",
-      "launches that are being made",
-      "a call of the driver",
+const WaitNames& NamesOf(WaitKind kind) {
+  static constexpr WaitNames kNames[] = {
+      {"chunks", "device memory"},
+      {"arrival", "bytes to come back"},
+      {"run_ahead", "the bound on uncompleted work"},
+      {"end_of_transfer", "the end of a transfer"},
+      {"cache_release", "cached memory to be released"},
+      {"pause", "a pause"},
+      {"share", "device memory that other jobs have"},
+      {"audit", "its turn in the audit"},
+      {"disk_growth", "spill files to grow"},
+      {"pinning", "host memory to be pinned"},
+      {"drive", "a drive"},
+      {"read_sections", "launches that are being made"},
+      {"driver_call", "a call of the driver"},
   };
   static_assert(std::size(kNames) == static_cast<size_t>(WaitKind::kCount));
   return kNames[static_cast<int>(kind)];
@@ -69,7 +69,7 @@ void WaitList::Leave(Entries::iterator entry) {
 }
 
 std::string WaitList::LineOf(const Entry& entry, int64_t now) const {
-  return "waits " + std::to_string((now - entry.since) / kSecond) + " s for " + NameOf(entry.kind) +
+  return "waits " + std::to_string((now - entry.since) / kSecond) + " s for " + NamesOf(entry.kind).text +
          (entry.subject.empty() ? "" : ": " + entry.subject) + " (thread " + std::to_string(entry.thread) +
          ")";
 }

@@ -40,8 +40,11 @@ enum class WaitKind : int {
   kCount,
 };
 
-// The kind as text for lines of the log: "device memory".
-const char* NameOf(WaitKind kind);
+struct WaitNames {
+  const char* key;   // in the metrics file: "chunks"
+  const char* text;  // in lines of the log: "device memory"
+};
+const WaitNames& NamesOf(WaitKind kind);
 
 class WaitList {
  public:

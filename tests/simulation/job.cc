@@ -82,7 +82,7 @@ class Thread {
     if (settings.disk_faults && world_.drives() != nullptr) {
       world_.drives()->set_failures(now ? 40 : 0);
       // To two minutes: within what is tried again, and beyond. Beside pauses, which look often, 0.5 s.
-      const uint32_t doublings = settings.pause_one_in != 0 || settings.outside_pauses ? 20 : 28;
+      const uint32_t doublings = settings.Pauses() ? 20 : 28;
       if (now && shared_.random->OneIn(30))
         world_.drives()->FallIll(static_cast<Disk::Sickness>(Pick(4)), int64_t{1000} << Pick(doublings));
     }
@@ -378,12 +378,8 @@ JobCounts RunJob(World* world, const JobSettings& settings, Random* random) {
     tasks.push_back(scheduler().Start("thread " + std::to_string(i), TaskKind::kApplication,
                                       [&shared] { Thread(&shared).Run(); }));
   }
-  if (settings.outside_pauses) {
-    world->pause_gate().set_signal_one_in(settings.signals ? 4 : 0);
-    tasks.push_back(scheduler().Start("outside", TaskKind::kApplication, [&] {
-      PlayOutside(world, &shared.pauses, random, [&] { return shared.left <= 0; });
-    }));
-  }
+  const auto ended = [&] { return shared.left <= 0; };
+  for (Task* task : StartOthers(world, settings, &shared.pauses, random, ended)) tasks.push_back(task);
   for (Task* task : tasks) scheduler().Join(task);
   world->residency().CheckInvariants();
   const allocator::ResidencyStats stats = world->residency().Stats();

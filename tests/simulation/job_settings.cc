@@ -23,6 +23,7 @@ JobSettings JobSettings::Draw(Random* random, const WorldSettings& world, int op
   settings.caps = random->OneIn(4);
   settings.pause_one_in = random->OneIn(3) ? 15 + random->Below(60) : 0;
   settings.outside_pauses = random->OneIn(4);
+  settings.idle = world.shared && random->OneIn(2);
   settings.signals = settings.outside_pauses && random->OneIn(3);
   settings.most_set = std::max<uint64_t>(settings.most_block, world.target_chunks / 4);
   return settings;
@@ -37,8 +38,8 @@ std::string JobSettings::Describe() const {
          (disk_faults ? ", disk faults" : "") + (chunk_faults ? ", chunk faults" : "") +
          (caps ? ", limits itself" : "") +
          (pause_one_in != 0 ? ", pauses " + std::to_string(pause_one_in) : "") +
-         (outside_pauses ? ", paused from outside" : "") + (signals ? ", signals" : "") +
-         (poison ? ", device error" : "");
+         (outside_pauses ? ", paused from outside" : "") + (idle ? ", idle" : "") +
+         (signals ? ", signals" : "") + (poison ? ", device error" : "");
 }
 
 void JobCounts::Add(const JobCounts& other) {

@@ -31,7 +31,9 @@ struct JobSettings {
   bool caps = false;            // the job limits its own memory, below what its launches need, too
   uint32_t pause_one_in = 0;    // operations of a job that pauses and resumes itself; 0: it does not
   bool outside_pauses = false;  // somebody else pauses and resumes it, too
+  bool idle = false;            // it gives up its share of the device now and then
   bool signals = false;         // and launches that wait then are refused now and then
+  bool Pauses() const { return pause_one_in != 0 || outside_pauses || idle; }
   bool MayFail() const { return disk_faults || chunk_faults || poison || wait_limit; }
   bool MayRefuse() const { return chunk_faults || poison || wait_limit || caps; }
 

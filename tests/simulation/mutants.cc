@@ -27,7 +27,8 @@ constexpr Row kRows[] = {
     ROW(kErrorUnseen),        ROW(kPausedGateOpen),     ROW(kResumeOpensGate),    ROW(kFreeStaysPaused),
     ROW(kNewBlocksUnpaused),  ROW(kOutsideStays),       ROW(kClaimLooksOnce),     ROW(kPauseForgetsPins),
     ROW(kPauseSkipsSections), ROW(kPauseUnpromised),    ROW(kDroppedKeepsCopy),   ROW(kSpilledNotDropped),
-    ROW(kReturnsPaused),      ROW(kPauseUnheard),       ROW(kResumeUnheard),
+    ROW(kReturnsPaused),      ROW(kPauseUnheard),       ROW(kResumeUnheard),      ROW(kIdlenessDrops),
+    ROW(kLimitUnpromised),
 };
 #undef ROW
 

@@ -14,6 +14,9 @@ using allocator::PausedBy;
 using allocator::PauseScope;
 using allocator::PauseStats;
 
+// Idleness keeps all bytes.
+bool Drops(const PauseScope& scope) { return scope.by != PausedBy::kIdle; }
+
 constexpr uint8_t BitOf(PausedBy by) { return static_cast<uint8_t>(by); }
 
 // Looks of the model are no steps of its job.
@@ -48,14 +51,15 @@ void PauseModel::Pause(const PauseScope& scope) {
   for (auto& [address, entry] : blocks_) {
     if (!Covers(scope, entry)) continue;
     entry.touched |= BitOf(scope.by);
-    ++entry.drops;
+    entry.drops += Drops(scope) ? 1 : 0;
   }
   under_way_.push_back(&scope);
   PauseStats stats;
   const absl::Status status = world_.residency().Pause(scope, &stats);
   std::erase(under_way_, &scope);
   ++changes_;
-  for (auto& [address, entry] : blocks_) entry.drops += Covers(scope, entry) ? 1 : 0;
+  if (!status.ok()) OnTakenBack(scope);
+  for (auto& [address, entry] : blocks_) entry.drops += Drops(scope) && Covers(scope, entry) ? 1 : 0;
   if (status.ok()) {
     ++pauses_;
     OnPaused(scope, stats, since);
@@ -65,8 +69,19 @@ void PauseModel::Pause(const PauseScope& scope) {
   world_.residency().CheckInvariants();
 }
 
+// A pause that has failed may have resumed all that it covers.
+void PauseModel::OnTakenBack(const PauseScope& scope) {
+  last_resume_ = changes_;
+  for (auto& [address, entry] : blocks_) {
+    if (!Covers(scope, entry)) continue;
+    entry.paused &= static_cast<uint8_t>(~BitOf(scope.by));
+    entry.away &= entry.paused != 0;
+  }
+}
+
 void PauseModel::OnPaused(const PauseScope& scope, const PauseStats& stats, uint64_t since) {
-  if (resuming_ > 0 || last_resume_ > since) return;  // by other tasks meanwhile: what is paused is not known
+  // By other tasks meanwhile, or by a pause of theirs that fails: what is paused is not known.
+  if (resuming_ > 0 || last_resume_ > since || (may_fail_ && !under_way_.empty())) return;
   const NoSwitches now;
   if (scope.tag == 0 && scope.by == PausedBy::kOutside) outside_since_ = changes_;
   uint64_t there = 0;
@@ -76,7 +91,7 @@ void PauseModel::OnPaused(const PauseScope& scope, const PauseStats& stats, uint
     const Block& block = RecordOf(address);
     entry.away = !block.has_chunks();
     if (!entry.away) there += block.chunks * world_.chunk_bytes();
-    if (entry.away && !entry.region.keep && block.state != BlockState::kEmpty)
+    if (Drops(scope) && entry.away && !entry.region.keep && block.state != BlockState::kEmpty)
       scheduler().Fail("a pause has returned, and bytes that are not kept are kept" + world_.Describe());
   }
   if (there > stats.pinned_bytes + stats.failed_bytes)
@@ -130,8 +145,8 @@ bool PauseModel::MayBePaused(CUdeviceptr address) const {
 
 bool PauseModel::Dropped(CUdeviceptr address, uint64_t* drops) const {
   const Entry& entry = blocks_.at(address);
-  const bool drops_now =
-      std::ranges::any_of(under_way_, [&](const PauseScope* scope) { return Covers(*scope, entry); });
+  const bool drops_now = std::ranges::any_of(
+      under_way_, [&](const PauseScope* scope) { return Drops(*scope) && Covers(*scope, entry); });
   const bool dropped = !entry.region.keep && (drops_now || entry.drops != *drops);
   *drops = entry.drops;
   return dropped;

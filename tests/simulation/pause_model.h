@@ -61,6 +61,7 @@ class PauseModel {
   allocator::Block& RecordOf(CUdeviceptr address) const;
   // Marks the blocks of a pause that has returned at `since` changes, and looks at what it has left.
   void OnPaused(const allocator::PauseScope& scope, const allocator::PauseStats& stats, uint64_t since);
+  void OnTakenBack(const allocator::PauseScope& scope);
   void CheckFailed(const allocator::PauseStats& stats) const;
 
   World& world_;

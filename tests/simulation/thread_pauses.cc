@@ -59,21 +59,53 @@ bool ThreadPauses::MayBeRefused() const {
          std::ranges::any_of(blocks_, [&](CUdeviceptr block) { return model_.MayBePaused(block); });
 }
 
-void PlayOutside(World* world, PauseModel* model, Random* random, const std::function<bool()>& ended) {
-  constexpr allocator::PauseScope kAll = {PausedBy::kOutside, 0};
-  const auto pass_time = [&](uint32_t most_doublings) {
-    scheduler().SleepUntil(scheduler().now() + (int64_t{1'000} << random->Below(most_doublings)));
-    scheduler().NoteEffect();
-    scheduler().NoteProgress();
-  };
+namespace {
+
+constexpr allocator::PauseScope kByOthers = {PausedBy::kOutside, 0};
+constexpr allocator::PauseScope kForIdleness = {PausedBy::kIdle, 0};
+
+void PassTime(Random* random, uint32_t most_doublings) {
+  scheduler().SleepUntil(scheduler().now() + (int64_t{1'000} << random->Below(most_doublings)));
+  scheduler().NoteEffect();
+  scheduler().NoteProgress();
+}
+
+void PlayIdle(World* world, PauseModel* model, Random* random, const std::function<bool()>& ended) {
   while (!ended()) {
-    pass_time(13);
+    PassTime(random, 13);
+    world->share().Leave();
+    model->Pause(kForIdleness);
+    const bool left = world->share().Left();
+    PassTime(random, 10);
+    if (!left || random->OneIn(3)) model->Resume(kForIdleness, /*wait=*/false);
+  }
+}
+
+void PlayOutside(World* world, PauseModel* model, Random* random, const std::function<bool()>& ended) {
+  while (!ended()) {
+    PassTime(random, 13);
     world->pause_gate().Close();
-    model->Pause(kAll);
-    pass_time(10);
-    model->Resume(kAll, /*wait=*/random->OneIn(4));
+    model->Pause(kByOthers);
+    PassTime(random, 10);
+    model->Resume(kByOthers, /*wait=*/random->OneIn(4));
     world->pause_gate().Open();
   }
+}
+
+}  // namespace
+
+std::vector<Task*> StartOthers(World* world, const JobSettings& settings, PauseModel* model, Random* random,
+                               const std::function<bool()>& ended) {
+  std::vector<Task*> tasks;
+  const auto start = [&](const char* name, auto play) {
+    tasks.push_back(
+        scheduler().Start(name, TaskKind::kApplication, [=] { play(world, model, random, ended); }));
+  };
+  world->share().set_resume([model] { model->Resume(kForIdleness, /*wait=*/false); });
+  world->pause_gate().set_signal_one_in(settings.signals ? 4 : 0);
+  if (settings.outside_pauses) start("outside", PlayOutside);
+  if (settings.idle) start("idleness", PlayIdle);
+  return tasks;
 }
 
 }  // namespace spillway::simulation

@@ -1,5 +1,5 @@
 // ThreadPauses: how a thread of the random job pauses, resumes and pins, and when its launches may be refused
-// for it. PlayOutside: somebody else, who pauses all of the job and resumes it.
+// for it. StartOthers: who else pauses it.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_THREAD_PAUSES_H_
 #define SPILLWAY_TESTS_SIMULATION_THREAD_PAUSES_H_
@@ -11,6 +11,7 @@
 #include "allocator/memory/pin.h"
 #include "tests/simulation/job_settings.h"
 #include "tests/simulation/pause_model.h"
+#include "tests/simulation/scheduler.h"
 
 namespace spillway::simulation {
 
@@ -48,8 +49,11 @@ class ThreadPauses {
   bool was_paused_ = false;
 };
 
-// Pauses and resumes all until `ended`.
-void PlayOutside(World* world, PauseModel* model, Random* random, const std::function<bool()>& ended);
+// Starts who else has a hand in the job's memory, as far as the settings have them, until `ended`: somebody
+// who pauses all of it and resumes it; and idleness, for which it gives up its share of the device, and has
+// it back with or without a launch.
+std::vector<Task*> StartOthers(World* world, const JobSettings& settings, PauseModel* model, Random* random,
+                               const std::function<bool()>& ended);
 
 }  // namespace spillway::simulation
 

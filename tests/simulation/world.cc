@@ -70,6 +70,8 @@ WorldSettings WorldSettings::Draw(Random* random) {
   settings.largest_handle = uint32_t{1} << random->Below(7);
   settings.wait_limit_nanos = random->OneIn(8) ? int64_t{100'000} << random->Below(10) : 0;
   settings.lendable_chunks = random->OneIn(2) ? random->Below(4) : 0;
+  settings.shared = random->OneIn(4);
+  if (settings.shared) settings.lendable_chunks = 0;
   return settings;
 }
 
@@ -81,13 +83,14 @@ std::string WorldSettings::Describe() const {
          std::to_string(slow_gpu_one_in) + ", slow disk " + std::to_string(slow_disk_one_in) +
          ", preempted at points " + std::to_string(preempt_at_points_one_in) + ", keeps " +
          std::to_string(kept_addresses) + " addresses, handles of at most " + std::to_string(largest_handle) +
-         " chunks, waits to " + std::to_string(wait_limit_nanos) + " ns";
+         " chunks, waits to " + std::to_string(wait_limit_nanos) + " ns" + (shared ? ", shared" : "");
 }
 
 World::World(const WorldSettings& settings, Random* random)
     : settings_(settings),
       waits_(os::Clock::System(), nullptr, std::chrono::nanoseconds(settings.wait_limit_nanos)),
-      pause_gate_(random) {
+      pause_gate_(random),
+      share_(random, (settings.target_chunks + 1) * chunk_bytes()) {
   settings_of_os().asymmetric_barrier = settings.asymmetric_barrier;
   Gpu::Options gpu;
   gpu.chunk_bytes = chunk_bytes();
@@ -126,8 +129,10 @@ World::World(const WorldSettings& settings, Random* random)
   parts.capacity = capacity_.get();
   parts.waits = &waits_;
   parts.pause_gate = &pause_gate_;
+  parts.share = settings.shared ? &share_ : nullptr;
   parts.hash_code = settings.hash ? hash_code_.get() : nullptr;
   residency_ = std::make_unique<allocator::DeviceResidency>(options, parts);
+  share_.Bind(residency_.get());
   core()->table.mu.set_look([this] { LookUnderLock(); });
   scheduler().set_on_switch([this] { LookAnytime(); });
   allocator::selection_watch.store(&full_scan);

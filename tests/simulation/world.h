@@ -16,6 +16,7 @@
 #include "io/spill_store.h"
 #include "tests/simulation/disk.h"
 #include "tests/simulation/gpu.h"
+#include "tests/simulation/job_share.h"
 #include "tests/simulation/pause_gate.h"
 #include "tests/simulation/random.h"
 
@@ -35,6 +36,7 @@ struct WorldSettings {
   int preempt_at_points_one_in = 0;  // at the product's delay points (allocator/memory/test_points.h)
   uint64_t kept_addresses = 4096;
   uint32_t largest_handle = 64;
+  bool shared = false;           // jobs share the device (SPILLWAY_SHARE=gpu)
   int64_t wait_limit_nanos = 0;  // SPILLWAY_WAIT_LIMIT; 0: none
 
   static WorldSettings Draw(Random* random);
@@ -55,6 +57,7 @@ class World {
   io::SpillStore* disk() { return disk_.get(); }
   Gpu& gpu() { return *gpu_; }
   PauseGateOfJob& pause_gate() { return pause_gate_; }
+  ShareOfJob& share() { return share_; }
   Disk* drives() { return drives_.get(); }  // null: none
   const WorldSettings& settings() const { return settings_; }
   // Blocks, chunks and capacity, for a failure's report. To be called without a lock.
@@ -71,6 +74,7 @@ class World {
   std::vector<allocator::Block*> blocks_;  // as of the last look under the lock
   os::WaitList waits_;
   PauseGateOfJob pause_gate_;
+  ShareOfJob share_;
   std::unique_ptr<Gpu> gpu_;
   std::unique_ptr<Disk> drives_;
   std::unique_ptr<allocator::HashCode> hash_code_;

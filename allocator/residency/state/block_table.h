@@ -172,10 +172,6 @@ struct alignas(64) Block {
   PauseSide pause;
 
   bool paused() const { return pause.by != 0; }
-  // Whether the pause keeps what the block has: idleness drops nothing.
-  bool pause_keeps() const {
-    return pause.region.keep || pause.by == static_cast<uint8_t>(PausedBy::kIdle);
-  }
   // Whether bytes that are away may be brought back ahead of need. `now`: of the system's steady clock.
   bool MayBeFetched(int64_t now) const {
     return state == BlockState::kSpilled && !memory.mapping && fetch.again_at < now;
@@ -347,7 +343,7 @@ class BlockTable {
   void NoteUnpinned(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // What paused_chunks_ has of the block.
   static uint64_t PausedChunksOf(const Block& block) {
-    const bool kept = block.pause_keeps() && !block.pause.no_bytes;
+    const bool kept = KeepsBytes(block.pause.region, block.pause.by) && !block.pause.no_bytes;
     return block.paused() && kept && block.pin_reasons == 0 ? block.chunks : 0;
   }
   void ChangePause(Block* block, uint8_t by) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);

@@ -5,6 +5,7 @@
 
 #include "allocator/memory/address_map.h"
 #include "allocator/memory/test_points.h"
+#include "io/os/bytes_text.h"
 #include "io/os/check.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
@@ -13,12 +14,6 @@ namespace spillway::allocator {
 namespace {
 
 constexpr uint64_t kLinesPerBudget = 16;  // of a budget that falls, at most
-
-// Never rounded, so that the sums in a text add up as they are written.
-std::string Exactly(uint64_t bytes) {
-  const bool whole = bytes % (1 << 20) == 0;
-  return std::to_string(bytes >> (whole ? 20 : 10)) + (whole ? " MiB" : " KiB");
-}
 
 }  // namespace
 
@@ -92,7 +87,7 @@ uint64_t Charges::SetLimit(TableLock* lock, uint64_t GpuBudget::*limit, uint64_t
   // capacity that was seen; each turn then leaves more here.
   while (evict_->load()) {
     const Charge charge = ChargeOf(*lock, 0).With(budget_.ChunkTarget() / chunk_bytes_ * chunk_bytes_);
-    if (RaisePromise(charge)) break;
+    if (SPILLWAY_MUTANT(kLimitUnpromised) || RaisePromise(charge)) break;
     const uint64_t in_all = charge.live + charge.Headroom();
     const uint64_t off_gpu = promised_bytes_ + capacity_->UnpromisedNow();
     const uint64_t stays = std::min(charge.live, in_all - std::min(in_all, off_gpu));
@@ -109,7 +104,7 @@ void Charges::AddShareNeed(const TableLock& lock, ShareNeed* need) const {
   const Charge charge = ChargeOf(lock, 0);
   need->least_bytes = budget_.LeastShareFor(charge.pinned + charge.LargestLaunch());
   need->wanted_bytes = budget_.ShareFor(charge.live - std::min(charge.live, need->paused_bytes));
-  need->held_bytes = budget_.LeastShareFor(chunks_.created() * chunk_bytes_);
+  need->taken_bytes = budget_.LeastShareFor(chunks_.created() * chunk_bytes_);
 }
 
 uint64_t Charges::ShareThatFits(const TableLock& lock, uint64_t bytes) const {
@@ -331,80 +326,9 @@ absl::Status Charges::PromiseOnShare(TableLock* lock, uint64_t chunks,
     absl::Status status = PromiseAndGrow(lock, chunks, serving);
     const uint64_t share = ShareThatFits(*lock, NeededOnGpu(charge_of_all(), /*tiers_grow=*/false));
     if (status.ok() || share == 0 || !absl::IsResourceExhausted(status)) return status;
-    const auto name = [&] { return "an allocation of " + Exactly(chunks * chunk_bytes_); };
+    const auto name = [&] { return "an allocation of " + os::BytesText(chunks * chunk_bytes_); };
     SPILLWAY_RETURN_IF_ERROR(without_lock([&] { return share_->Await(share, name); }));
   }
-}
-
-std::string Charges::OnGpuText(const Charge& charge) const {
-  const uint64_t all = budget_.Budget() + budget_.Reserve();
-  std::string text = Exactly(charge.chunk_target) + " of GPU memory (" +
-                     (Capped()                            ? "a limit of "
-                      : budget_.share < budget_.budget ? "a share of "
-                                                       : "a budget of ") +
-                     Exactly(budget_.Budget());
-  if (budget_.Reserve() > 0) text += " and a reserve of " + Exactly(budget_.Reserve());
-  uint64_t less = all - std::min(all, charge.chunk_target);
-  const uint64_t external = std::min(less, budget_.external + budget_.external_coming);
-  if (external > 0) text += ", less " + Exactly(external) + " of other memory of this process";
-  less -= external;
-  if (less >= chunk_bytes_) {
-    text +=
-        std::string(external > 0 ? " and " : ", less ") + Exactly(less) + " that the GPU does not have now";
-  } else if (less > 0) {
-    text += ", in whole chunks of " + Exactly(chunk_bytes_);
-  }
-  return text + ")";
-}
-
-absl::Status Charges::RefusalOf(Charge charge, uint64_t promised_elsewhere) const {
-  // What could be lent counts as there.
-  const auto whole = [this](uint64_t bytes) { return bytes / chunk_bytes_ * chunk_bytes_; };
-  charge.chunk_target += whole(budget_.MostTarget()) - whole(budget_.ChunkTarget());
-  const std::string on_gpu = OnGpuText(charge);
-  std::string raise = " too little. To do: ";
-  // A budget with a reserve is all that the GPU had.
-  if (Capped() || budget_.reserve == 0)
-    raise += std::string("raise ") +
-             (Capped() ? "the job's limit (set_per_process_memory_fraction, set_gpu_memory)"
-                       : "SPILLWAY_GPU_MEMORY") +
-             " by that, or ";
-  raise += "make the batch smaller";
-  if (!evict_->load()) {
-    return absl::ResourceExhaustedError(
-        "GPU memory is short: " + Exactly(charge.live) +
-        " of blocks would be live, nothing is moved off the GPU, and there are " + on_gpu +
-        " for them: " + Exactly(charge.live - std::min(charge.live, charge.chunk_target)) + raise);
-  }
-  if (!charge.LaunchFits()) {
-    const bool block = charge.largest_block >= charge.largest_set;
-    std::string text = "GPU memory is short for one launch: ";
-    text += block ? "a block of " + Exactly(charge.largest_block)
-                  : "the blocks that one launch names, together " + Exactly(charge.largest_set) + ",";
-    text += " must be on the GPU at once";
-    if (charge.pinned > 0) text += " beside " + Exactly(charge.pinned) + " of blocks that must stay";
-    text += ", and there are " + on_gpu + ": " +
-            Exactly(charge.pinned + charge.LargestLaunch() - charge.chunk_target) + raise;
-    return absl::ResourceExhaustedError(text);
-  }
-  return absl::ResourceExhaustedError(CapacityText(charge, promised_elsewhere));
-}
-
-std::string Charges::CapacityText(const Charge& charge, uint64_t promised_elsewhere) const {
-  const uint64_t host = capacity_->host_bytes(), disk = capacity_->disk_bytes();
-  const uint64_t needed = charge.live + charge.Headroom() + promised_elsewhere;
-  const uint64_t there = charge.chunk_target + host + disk;
-  std::string text = "capacity off the GPU is short: " + Exactly(charge.live) + " of blocks would be live";
-  text += ", " + Exactly(charge.Headroom()) +
-          " must stay free to exchange them (the largest launch and the largest block)";
-  if (promised_elsewhere > 0) text += ", " + Exactly(promised_elsewhere) + " are for blocks of other GPUs";
-  text += "; that is " + Exactly(needed) + ", and there are " + OnGpuText(charge) + ", " + Exactly(host) +
-          " of host memory and " + Exactly(disk) + " on disk, " + Exactly(there) + " in all";
-  // What came free since the charge was refused.
-  if (needed <= there) return text + ". To do: try again";
-  text += ": " + Exactly(needed - there) + " too little. To do: ";
-  if (!capacity_->has_disk()) return text + "a SPILLWAY_HOST_MEMORY that gives this process that much more";
-  return text + "let the spill files in SPILLWAY_DIRS grow by that much";
 }
 
 // ---- Reports.

@@ -17,9 +17,9 @@ namespace spillway::allocator {
 struct ShareNeed {
   uint64_t least_bytes = 0;   // without which some launch does not fit
   uint64_t wanted_bytes = 0;  // with which all live blocks that are not paused can be there
-  uint64_t away_bytes = 0;    // of live blocks that wait for an end of idleness: wanted besides, once it comes
+  uint64_t away_bytes = 0;  // of live blocks that wait for an end of idleness: wanted besides, once it comes
   uint64_t paused_bytes = 0;  // of live blocks that are paused, these included
-  uint64_t held_bytes = 0;    // chunks, and external memory
+  uint64_t taken_bytes = 0;   // chunks, and external memory
   uint64_t launches = 0;      // by now
   bool serving = true;        // false: the device has an error, or the process ends
 };

@@ -26,6 +26,10 @@ struct BlockRegion {
 // share of the GPU up (GpuShare), waits until it has one again.
 enum class PausedBy : uint8_t { kJob = 1, kOutside = 2, kIdle = 4 };
 
+constexpr bool IsIdle(uint8_t paused_by) { return paused_by == static_cast<uint8_t>(PausedBy::kIdle); }
+// Whether a pause keeps the bytes of a block: idleness drops nothing.
+constexpr bool KeepsBytes(BlockRegion region, uint8_t paused_by) { return region.keep || IsIdle(paused_by); }
+
 // What is paused or resumed.
 struct PauseScope {
   PausedBy by = PausedBy::kJob;

@@ -47,8 +47,7 @@ absl::Status ClaimQueue::AwaitResume(const AccessSet& set, Name name) const {
   if (core_->stopped.load()) return core_->StopStatus();
   if ((by & static_cast<uint8_t>(PausedBy::kOutside)) != 0 && core_->parts.pause_gate != nullptr)
     return core_->parts.pause_gate->AwaitResume(name, core_->stopped);
-  if (by == static_cast<uint8_t>(PausedBy::kIdle) && core_->parts.share != nullptr)
-    return core_->parts.share->Await(0, name);
+  if (IsIdle(by) && core_->parts.share != nullptr) return core_->parts.share->Await(0, name);
   return IllegalState(name() +
                       " names memory that spillway.pause() has paused. To do: call spillway.resume() before");
 }

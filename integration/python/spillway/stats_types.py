@@ -178,7 +178,7 @@ class WaitStats(TypedDict):
 
 
 WaitKind = Literal["chunks", "arrival", "run_ahead", "end_of_transfer", "cache_release", "pause", "share", "audit", "disk_growth",
-                   "pinning", "drive", "gate_slots", "driver_call"]  # fmt: skip
+                   "pinning", "drive", "read_sections", "driver_call"]  # fmt: skip
 
 
 class PauseStats(TypedDict):

@@ -26,7 +26,7 @@ class Share : public GpuShare {
     const uint64_t share = std::max(has, std::min(bytes, most));
     if (device != nullptr && share > has) (*device)->SetShare(has = share);
   }
-  void Shrink() override { has = (*device)->SetShare((*device)->GetShareNeed().held_bytes); }
+  void Shrink() override { has = (*device)->SetShare((*device)->GetShareNeed().taken_bytes); }
   absl::Status Await(uint64_t bytes, absl::FunctionRef<std::string()> name) override {
     names.push_back(name());
     if (!answer.ok()) return answer;
@@ -87,7 +87,7 @@ TEST_F(SharedDeviceTest, AnAllocationThatNoLaunchCouldNameWaits) {
   share_.most = kBlock;
   const CUdeviceptr block = device_.MustAllocate(2 * kBlock);
   EXPECT_EQ(FillBlock(device_, block, 2 * kBlock, 1), CUDA_SUCCESS);
-  EXPECT_THAT(share_.names, ::testing::ElementsAre("an allocation of 1 MiB"));
+  EXPECT_THAT(share_.names, ::testing::ElementsAre("an allocation of 1.00 MiB"));
   share_.answer = absl::DeadlineExceededError("waits for long");
   const auto refused = device_->Allocate(3 * kBlock, {});
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("waits for long"));

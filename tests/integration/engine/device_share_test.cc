@@ -51,7 +51,7 @@ class Blocks : public FakeResidency {
     need.wanted_bytes = away || paused ? 0 : all;
     need.away_bytes = away ? all : 0;
     need.paused_bytes = away || paused ? all : 0;
-    need.held_bytes = away || paused ? pinned : std::min(all, share.load());
+    need.taken_bytes = away || paused ? pinned : std::min(all, share.load());
     need.launches = launches_done;
     need.serving = serving;
     return need;

@@ -37,6 +37,9 @@ ReportJob JobOf(const JsonFields& fields) {
 ReportCapacity CapacityOf(const JsonFields& fields) {
   ReportCapacity capacity;
   capacity.gpu_bytes = fields.Number("gpu_bytes");
+  capacity.gpu_blocks_bytes = fields.Number("gpu_blocks_bytes");
+  capacity.gpu_reserve_bytes = fields.Number("gpu_reserve_bytes");
+  capacity.gpu_taken_bytes = fields.Number("gpu_taken_bytes");
   capacity.host_bytes = fields.Number("host_bytes");
   if (fields.Has("disks")) capacity.disks.emplace();
   for (const JsonFields& disk : fields.Objects("disks"))

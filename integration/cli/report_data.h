@@ -43,7 +43,7 @@ struct ReportDisk {
 };
 
 struct ReportCapacity {
-  Known gpu_bytes, host_bytes;
+  Known gpu_bytes, gpu_blocks_bytes, gpu_reserve_bytes, gpu_taken_bytes, host_bytes;
   std::optional<std::vector<ReportDisk>> disks;  // empty list: the job had none
 };
 

@@ -10,6 +10,7 @@
 #include "integration/cli/report_charts.h"
 #include "integration/cli/report_tables.h"
 #include "integration/cli/report_verdict.h"
+#include "integration/engine/sizing.h"
 
 namespace spillway::integration {
 namespace {
@@ -37,11 +38,25 @@ std::string ShareNote(const ReportFacts& facts, const Known& percent, const char
   return absl::StrCat(facts.AtLeast(*percent).empty() ? "" : "at least; ", note);
 }
 
-Section Overview(const ReportFacts& facts) {
+// The budget as a sum; empty where the file has no parts of it.
+std::string BudgetNote(const ReportData& data) {
+  const ReportCapacity& gpu = data.capacity;
+  if (!gpu.gpu_bytes || !gpu.gpu_blocks_bytes || !data.job.device_bytes) return "";
+  const auto bytes = [](const Known& value) { return static_cast<uint64_t>(value.value_or(0)); };
+  MemoryParts parts;
+  parts.device_bytes = bytes(data.job.device_bytes);
+  parts.blocks_bytes = bytes(gpu.gpu_blocks_bytes);
+  parts.process_bytes = bytes(gpu.gpu_bytes) - std::min(parts.blocks_bytes, bytes(gpu.gpu_bytes));
+  parts.reserve_bytes = bytes(gpu.gpu_reserve_bytes);
+  parts.taken_bytes = bytes(gpu.gpu_taken_bytes);
+  return Text(parts);
+}
+
+Section Overview(const ReportData& data, const ReportFacts& facts) {
   Section section{"overview", "", {}, {}, {}, {}, {}};
   section.figures = {
       FigureOf("seconds", "duration", facts.seconds, Unit::kSeconds),
-      FigureOf("budget_bytes", "GPU budget", facts.budget_bytes, Unit::kBytes),
+      FigureOf("budget_bytes", "GPU budget", facts.budget_bytes, Unit::kBytes, BudgetNote(data)),
       FigureOf("peak_live_bytes", "held at the peak", facts.peak_live_bytes, Unit::kBytes),
       FigureOf("lost_percent", "time lost", facts.lost_percent, Unit::kPercent),
       FigureOf("iteration_seconds", "one iteration", facts.iteration_s, Unit::kSeconds, facts.iteration_how),
@@ -311,7 +326,7 @@ ReportModel ModelOf(const ReportData& data, const WhatIf& what_if, const ReportA
   ReportModel model;
   model.title = data.job.command.empty() ? "a run" : absl::StrJoin(data.job.command, " ");
   model.verdict = VerdictOf(data, facts);
-  model.sections = {Overview(facts),
+  model.sections = {Overview(data, facts),
                     Memory(data, facts),
                     Transfers(data),
                     OneIteration(data, facts),

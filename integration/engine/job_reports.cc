@@ -208,12 +208,15 @@ void JobReports::Start() {
   });
 }
 
-allocator::MotionObserver* JobReports::AddDevice(int device, uint64_t budget_bytes, uint64_t device_bytes) {
+allocator::MotionObserver* JobReports::AddDevice(int device, const MemoryParts& memory) {
   if (report_ == nullptr) return nullptr;
   ReportedDevice facts;
   facts.device = device;
-  facts.budget_bytes = budget_bytes;
-  facts.device_bytes = device_bytes;
+  facts.device_bytes = memory.device_bytes;
+  facts.blocks_bytes = memory.blocks_bytes;
+  facts.process_bytes = memory.process_bytes;
+  facts.reserve_bytes = memory.reserve_bytes;
+  facts.taken_bytes = memory.taken_bytes;
   facts.name = WordsOfDevice(from_.driver->cuDeviceGetName, device);
   facts.pci_bus_id = WordsOfDevice(from_.driver->cuDeviceGetPCIBusId, device);
   return report_->AddDevice(facts);
@@ -224,8 +227,8 @@ void JobReports::ReportServing(const ServedDevice& served, const allocator::Resi
   if (const std::string* framework = framework_.load()) job.framework = *framework;
   job.device = served.device;
   (void)from_.driver->cuDeviceGetCount(&job.devices);
-  job.budget_bytes = options.budget_bytes;
-  job.device_bytes = served.device_bytes;
+  job.memory = MemoryPartsOf({options.budget_bytes, options.reserve_bytes}, served.device_bytes);
+  job.shared = settings_.share == ShareWhat::kGpu;
   job.host_bytes = from_.tiers->host_cap_bytes();
   job.disk = from_.tiers->disk_paths();
   job.evicts = options.evict;

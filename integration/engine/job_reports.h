@@ -24,6 +24,7 @@
 #include "integration/engine/job_socket.h"
 #include "integration/engine/reporter.h"
 #include "integration/engine/run_report.h"
+#include "integration/engine/sizing.h"
 #include "integration/engine/tiers.h"
 #include "integration/preload/shim_abi.h"
 #include "integration/settings/settings.h"
@@ -55,7 +56,7 @@ class JobReports : private RunSource {
   void Start();
   // Before the device's residency is made, which is to be given what this returns; null: no report is asked
   // for.
-  allocator::MotionObserver* AddDevice(int device, uint64_t budget_bytes, uint64_t device_bytes);
+  allocator::MotionObserver* AddDevice(int device, const MemoryParts& memory);
   // The device is in service. One line at the first; those of further devices are details.
   void ReportServing(const ServedDevice& served, const allocator::ResidencyOptions& options) const;
 

@@ -23,8 +23,8 @@ std::string UseText(const allocator::LargeBlock& block, const NameOfIndex& name)
 std::string ServedLine(const ServedJob& job) {
   std::string text = absl::StrCat("Spillway ", SPILLWAY_VERSION_TEXT, " serves ",
                                   job.framework.empty() ? "this job" : job.framework, " on GPU ", job.device,
-                                  " (", job.devices, " visible): budget ", os::BytesText(job.budget_bytes),
-                                  " of ", os::BytesText(job.device_bytes));
+                                  " (", job.devices, " visible): budget ", Text(job.memory),
+                                  job.shared ? ", shared with other jobs" : "");
   if (job.observes) {
     absl::StrAppend(&text, ", nothing is moved (SPILLWAY=observe)");
   } else if (!job.evicts) {

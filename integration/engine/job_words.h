@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "allocator/residency/residency.h"
+#include "integration/engine/sizing.h"
 #include "policy/trace/units.h"
 
 namespace spillway::integration {
@@ -18,8 +19,8 @@ struct ServedJob {
   std::string framework;  // "PyTorch 2.11"; empty: whoever uses the C ABI
   int device = 0;
   int devices = 1;  // that are visible
-  uint64_t budget_bytes = 0;
-  uint64_t device_bytes = 0;
+  MemoryParts memory;
+  bool shared = false;            // the device, with other jobs
   uint64_t host_bytes = 0;        // cap of the host tier; 0: none
   std::vector<std::string> disk;  // spill directories; empty: no disk tier
   bool evicts = true;
@@ -28,8 +29,8 @@ struct ServedJob {
   int ranks = 1;
 };
 
-// "Spillway 0.1.0 serves PyTorch 2.11 on GPU 0 (1 visible): budget 2.00 GiB of 8.00 GiB, ...", without the
-// prefix.
+// "Spillway 0.1.0 serves PyTorch 2.11 on GPU 0 (1 visible): budget 2.00 GiB of 8.00 GiB (...), ...", without
+// the prefix.
 std::string ServedLine(const ServedJob& job);
 
 // The kernel or call of a launch by its index, in words; empty where it is not known any more.

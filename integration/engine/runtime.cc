@@ -108,7 +108,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
                              nullptr};
   allocator::ResidencyParts parts = PartsOf(context);
   parts.observer = served_device.predictor.get();
-  parts.motion = reports_.AddDevice(device, memory.budget.bytes, memory.total_bytes);
+  parts.motion = reports_.AddDevice(device, MemoryPartsOf(memory.budget, memory.total_bytes));
   SPILLWAY_ASSIGN_OR_RETURN(DeviceShare* const share, sharing_.AddDevice(device, context, memory.jobs_bytes,
                                                                          memory.total_bytes - memory.jobs_bytes));
   parts.share = share;

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <bit>
 
+#include "absl/strings/str_cat.h"
+#include "allocator/memory/gpu_budget.h"
+#include "io/os/bytes_text.h"
+
 namespace spillway::integration {
 namespace {
 
@@ -22,6 +26,29 @@ DeviceBudget DefaultBudget(uint64_t free_bytes, uint64_t external_bytes) {
 DeviceBudget LimitedBudget(const DeviceBudget& budget, uint64_t most_bytes) {
   const uint64_t bytes = std::min(budget.bytes, most_bytes);
   return {bytes, std::min(budget.reserve_bytes, most_bytes - bytes)};
+}
+
+// Only what a device had free has a reserve.
+MemoryParts MemoryPartsOf(const DeviceBudget& budget, uint64_t device_bytes) {
+  MemoryParts parts;
+  const uint64_t process = std::min(budget.bytes, allocator::DefaultExternalShare(budget.bytes));
+  parts.device_bytes = device_bytes;
+  parts.blocks_bytes = (budget.bytes - process) / kChunkBytes * kChunkBytes;
+  parts.process_bytes = budget.bytes - parts.blocks_bytes;
+  parts.reserve_bytes = budget.reserve_bytes;
+  const uint64_t jobs = budget.bytes + budget.reserve_bytes;
+  if (budget.reserve_bytes > 0) parts.taken_bytes = device_bytes - std::min(device_bytes, jobs);
+  return parts;
+}
+
+std::string Text(const MemoryParts& parts) {
+  std::string text =
+      absl::StrCat(os::BytesText(parts.budget_bytes()), " of ", os::BytesText(parts.device_bytes), " (",
+                   os::BytesText(parts.blocks_bytes), " for blocks, ", os::BytesText(parts.process_bytes),
+                   " for other memory of the process");
+  if (parts.reserve_bytes > 0) absl::StrAppend(&text, "; a reserve of ", os::BytesText(parts.reserve_bytes));
+  if (parts.taken_bytes > 0) absl::StrAppend(&text, ", ", os::BytesText(parts.taken_bytes), " in use before");
+  return text + ")";
 }
 
 uint64_t DefaultHostCap(uint64_t available_bytes, int local_world_size) {

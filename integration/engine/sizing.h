@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "allocator/tier/host_pool.h"
 
@@ -23,6 +24,21 @@ DeviceBudget DefaultBudget(uint64_t free_bytes, uint64_t external_bytes);
 
 // The same with at most `most_bytes`, what may be lent of the reserve included.
 DeviceBudget LimitedBudget(const DeviceBudget& budget, uint64_t most_bytes);
+
+// The memory of a device as a sum, in bytes. Where the budget is all that was free, these are all of it; else the
+// device has more, which is not the job's.
+struct MemoryParts {
+  uint64_t device_bytes = 0;
+  uint64_t blocks_bytes = 0;   // of the budget, in whole chunks
+  uint64_t process_bytes = 0;  // of the budget: for other memory of the process, with what chunks leave
+  uint64_t reserve_bytes = 0;
+  uint64_t taken_bytes = 0;  // by others, and by the job's context, when the budget was found; 0: not known
+
+  uint64_t budget_bytes() const { return blocks_bytes + process_bytes; }
+};
+MemoryParts MemoryPartsOf(const DeviceBudget& budget, uint64_t device_bytes);
+// "168.00 MiB of 200.00 MiB (152.00 MiB for blocks, 16.00 MiB for other memory of the process; a reserve of ...)".
+std::string Text(const MemoryParts& parts);
 
 // The host tier's cap where the user sets none: a quarter of what is available, shared by the node's ranks.
 uint64_t DefaultHostCap(uint64_t available_bytes, int local_world_size);

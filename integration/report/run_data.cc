@@ -96,7 +96,12 @@ void AddDrive(const SpillDrive& drive, ordered_json* disk) {
 }
 
 std::string CapacityJson(const RunData& data) {
-  ordered_json json = {{"gpu_bytes", data.device->budget_bytes}, {"host_bytes", data.facts->host_bytes}};
+  const ReportedDevice& device = *data.device;
+  ordered_json json = {{"gpu_bytes", device.blocks_bytes + device.process_bytes},
+                       {"gpu_blocks_bytes", device.blocks_bytes},
+                       {"gpu_reserve_bytes", device.reserve_bytes},
+                       {"gpu_taken_bytes", device.taken_bytes},
+                       {"host_bytes", data.facts->host_bytes}};
   json["disks"] = ordered_json::array();
   for (size_t i = 0; i < data.facts->directories.size(); ++i) {
     ordered_json disk = {{"directory", data.facts->directories[i]}};

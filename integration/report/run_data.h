@@ -44,7 +44,8 @@ struct ReportedDevice {
   std::string name;
   std::string pci_bus_id;  // for its energy
   uint64_t device_bytes = 0;
-  uint64_t budget_bytes = 0;
+  // Of them: the budget for blocks and for other memory of the process, the reserve, what others had.
+  uint64_t blocks_bytes = 0, process_bytes = 0, reserve_bytes = 0, taken_bytes = 0;
 };
 
 // A block among the largest of a moment.

@@ -173,9 +173,10 @@ void Reclaimer::ChooseVictimsLocked(const TableLock& lock, uint64_t chunks, bool
   for (size_t i = decommitted; i < victims->size(); ++i) planned_->NoteUnplannedLocked(lock, *(*victims)[i]);
   if (victims->size() > decommitted && !core_->pressure.exchange(true)) {
     const Charges::Figures figures = charges_->figures(lock);
-    const char* const what = figures.share_bytes > 0 ? "share of the GPU, " : "budget of ";
-    std::string text = std::string("spilling starts: the job has outgrown its ") + what +
-                       os::BytesText(figures.budget_bytes);
+    std::string text = figures.share_bytes > 0
+                           ? "spilling starts: the job has outgrown its share of the GPU, "
+                           : "spilling starts: the job has outgrown its budget of ";
+    text += os::BytesText(figures.budget_bytes);
     if (figures.target_bytes < figures.budget_bytes)
       text += ", of which " + os::BytesText(figures.target_bytes) + " are for its blocks";
     os::ReportLine(text);

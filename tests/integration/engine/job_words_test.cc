@@ -10,24 +10,27 @@ namespace {
 TEST(ServedLineTest, SaysWhatServesTheJob) {
   ServedJob job;
   job.framework = "PyTorch 2.11";
-  job.budget_bytes = 2 * kGiB;
-  job.device_bytes = 8 * kGiB;
+  job.memory = MemoryPartsOf({2 * kGiB, 0}, 8 * kGiB);
   job.host_bytes = kGiB;
   job.disk = {"/nvme0", "/nvme1"};
   const std::string head = std::string("Spillway ") + SPILLWAY_VERSION_TEXT;
   EXPECT_EQ(ServedLine(job),
             head +
-                " serves PyTorch 2.11 on GPU 0 (1 visible): budget 2.00 GiB of 8.00 GiB, host "
-                "memory up to 1.00 GiB, disk /nvme0, /nvme1");
+                " serves PyTorch 2.11 on GPU 0 (1 visible): budget 2.00 GiB of 8.00 GiB (1.96 GiB "
+                "for blocks, 42.00 MiB for other memory of the process), host memory up to 1.00 GiB, disk /nvme0, "
+                "/nvme1");
   job.disk.clear();
   job.host_bytes = 0;
   job.framework = "";
   job.rank = 3;
   job.ranks = 8;
+  job.memory = MemoryPartsOf({168 * kMiB, 32 * kMiB}, 200 * kMiB);
+  job.shared = true;
   EXPECT_EQ(ServedLine(job),
             head +
-                " serves this job on GPU 0 (1 visible): budget 2.00 GiB of 8.00 GiB, host memory "
-                "none, disk none; rank 3 of 8");
+                " serves this job on GPU 0 (1 visible): budget 168.00 MiB of 200.00 MiB (152.00 MiB for "
+                "blocks, 16.00 MiB for other memory of the process; a reserve of 32.00 MiB), shared with other jobs, "
+                "host memory none, disk none; rank 3 of 8");
 }
 
 TEST(ServedLineTest, SaysWhereNothingIsMoved) {
@@ -35,10 +38,9 @@ TEST(ServedLineTest, SaysWhereNothingIsMoved) {
   job.framework = "PyTorch 2.11";
   job.device = 1;
   job.devices = 4;
-  job.budget_bytes = job.device_bytes = kGiB;
+  job.memory = MemoryPartsOf({kGiB, 0}, kGiB);
   job.evicts = false;
-  EXPECT_TRUE(
-      ServedLine(job).ends_with("on GPU 1 (4 visible): budget 1.00 GiB of 1.00 GiB, nothing is moved"));
+  EXPECT_TRUE(ServedLine(job).ends_with("), nothing is moved")) << ServedLine(job);
   job.observes = true;
   EXPECT_TRUE(ServedLine(job).ends_with("nothing is moved (SPILLWAY=observe)"));
 }

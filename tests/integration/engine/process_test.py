@@ -58,7 +58,7 @@ class ProcessTest(unittest.TestCase):
         # One number for the budget, in each line that names it.
         budgets = re.findall(r"budget of ([0-9.]+ MiB)|: budget ([0-9.]+ MiB)", done.stderr)
         self.assertEqual((len(budgets), len({a or b for a, b in budgets})), (3, 1), done.stderr)
-        line = r"spillway: Spillway [0-9.]+ serves PyTorch 2\.\d+ on GPU 0 \(1 visible\): budget [0-9.]+ MiB of 256\.00 MiB, "
+        line = r"spillway: Spillway [0-9.]+ serves PyTorch 2\.\d+ on GPU 0 \(1 visible\): budget [0-9.]+ MiB of 256\.00 MiB \([^()]*\), "
         line += rf"host memory up to 64\.00 MiB, disk {self.folder.name}\n"
         self.assertEqual(len(re.findall(line, done.stderr)), 1, done.stderr)
         words = "lost time: the GPU had to wait"

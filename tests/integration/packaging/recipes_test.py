@@ -21,12 +21,12 @@ source [lindex $argv 0]
 
 
 def texts():
-    return {path.name: path.read_text() for path in sorted(RECIPES.iterdir())}
+    return {path.name: path.read_text() for path in sorted(RECIPES.rglob("*")) if path.is_file()}
 
 
 class RecipesTest(unittest.TestCase):
-    def test_there_are_four(self):
-        self.assertEqual(list(texts()), ["Containerfile", "kubernetes.yaml", "slurm.sbatch", "spillway.modulefile"])
+    def test_there_are_five(self):
+        self.assertEqual(list(texts()), ["Containerfile", "recipe.yaml", "kubernetes.yaml", "slurm.sbatch", "spillway.modulefile"])
 
     def test_each_says_what_was_run_and_what_was_only_read(self):
         for name, text in texts().items():

@@ -26,7 +26,10 @@ class RunDataTest : public ::testing::Test {
     facts_.settings = {{"gpu_memory", "20GiB", "SPILLWAY_GPU_MEMORY"}};
     facts_.directories = {"/nvme0"};
     device_.device = 1;
-    device_.budget_bytes = 500;
+    device_.blocks_bytes = 400;
+    device_.process_bytes = 100;
+    device_.reserve_bytes = 30;
+    device_.taken_bytes = 20;
     data_.facts = &facts_;
     data_.device = &device_;
     data_.figures = R"({"spilled_bytes":7})";
@@ -54,6 +57,9 @@ TEST_F(RunDataTest, SaysWhatIsKnownAndLeavesOutWhatIsNot) {
   EXPECT_FALSE(data["job"].contains("local_size"));
   EXPECT_EQ(data["settings"]["gpu_memory"]["from"], "SPILLWAY_GPU_MEMORY");
   EXPECT_EQ(data["capacity"]["gpu_bytes"], 500);
+  EXPECT_EQ(data["capacity"]["gpu_blocks_bytes"], 400);
+  EXPECT_EQ(data["capacity"]["gpu_reserve_bytes"], 30);
+  EXPECT_EQ(data["capacity"]["gpu_taken_bytes"], 20);
   EXPECT_EQ(data["capacity"]["disks"][0], json({{"directory", "/nvme0"}, {"bytes", 900}}));
   EXPECT_EQ(data["figures"]["spilled_bytes"], 7);
   for (const char* key : {"advice", "phases", "active", "iteration", "power", "pauses"})

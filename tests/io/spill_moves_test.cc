@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -61,16 +62,26 @@ class SpillMovesTest : public ::testing::Test {
   // and it opens at once.
   void Close(size_t directory) {
     drives_[directory]->Set(IoOp::kWrite, EIO);
-    const auto closed = [&] {
-      Waiter waiter;
-      const absl::StatusOr<std::vector<SlotId>> taken = store_->TakeSlots(16);
-      if (!taken.ok()) return false;  // the files are being grown
-      for (const SlotId slot : *taken) store_->Write(slot, data_.data(), kSlotBytes, waiter.Expect());
-      waiter.WaitAll();
-      for (const SlotId slot : *taken) store_->ReleaseSlot(slot);
+    ASSERT_TRUE(WaitUntil([&] {
+      WriteTo(directory);
       return stats(directory).closed;
-    };
-    ASSERT_TRUE(WaitUntil(closed));
+    }));
+  }
+  // Takes slots until some are that directory's: the other file alone may have as many as are free. Writes them
+  // all, and gives them back.
+  void WriteTo(size_t directory) {
+    std::vector<SlotId> taken;
+    bool there = false;
+    while (!there) {
+      const absl::StatusOr<std::vector<SlotId>> more = store_->TakeSlots(16);
+      if (!more.ok()) break;  // the files are being grown, or it is closed
+      taken.insert(taken.end(), more->begin(), more->end());
+      there = std::ranges::any_of(*more, [&](SlotId slot) { return slot.directory == directory; });
+    }
+    Waiter waiter;
+    for (const SlotId slot : taken) store_->Write(slot, data_.data(), kSlotBytes, waiter.Expect());
+    waiter.WaitAll();
+    for (const SlotId slot : taken) store_->ReleaseSlot(slot);
   }
   void Fill(SlotId slot, uint64_t pattern) {
     FillPattern(data_.data(), kSlotBytes, pattern);

@@ -48,6 +48,7 @@ minors-build       the library for every PyTorch minor, and its interface
 minors-old         training with PyTorch 2.4, 2.6, 2.8 and 2.10; what has passed on the same sources is not run again
 minors-new         training with PyTorch 2.11, 2.13 and 2.15, and the table of all
 wheels             the wheel in Python 3.10 to 3.13, trained with three releases; goes on where it was ended
+debian-13          the wheel on a bare Debian 13, from its installation to jobs past their device's memory
 pytorch            PyTorch's own tests from SPILLWAY_PYTORCH_TESTS, 25 minutes of them; goes on where it was ended
 "
 
@@ -188,6 +189,14 @@ run_wheels() {
   local status=0
   build_all || return 1
   python3 -B "$ROOT/tests/integration/packaging/environments.py" --build "$ROOT/build" || status=$?
+  [ "$status" = 0 ] || [ "$status" = 77 ]
+}
+
+# A system of its own (debootstrap, root), which stays in build/debian-13 with PyTorch in it, 6 GB.
+run_debian_13() {
+  local status=0
+  build_all && install_packages debootstrap || return 1
+  python3 -B "$ROOT/tests/integration/packaging/debian_13.py" --build "$ROOT/build" || status=$?
   [ "$status" = 0 ] || [ "$status" = 77 ]
 }
 

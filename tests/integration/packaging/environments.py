@@ -84,8 +84,8 @@ def enabled_script(folder, settings):
     return script
 
 
-def run_ways(place, build, folder):
-    """The runs by name: uncapped, then the three ways on half of its peak."""
+def run_ways(place, build, folder, ended=lambda name: None):
+    """The runs by name: uncapped, then the three ways on half of its peak. `ended`: called with the name of the first of these."""
     machine = job.Machine("simcuda", folder / "runs", build, str(place.python))
     quiet = {"show": lambda line: False}
     runs = {"uncapped": job.run_job(machine, job.UNCAPPED, TRAIN, **quiet)}
@@ -94,6 +94,7 @@ def run_ways(place, build, folder):
     cap = job.Cap(peak // 2 // (2 * job.MIB) * (2 * job.MIB), job.size_text(peak // 8), str(folder))
     preload = place.output("-m", "spillway", "--library").strip()
     runs["conf"] = job.run_job(machine, job.CONF, TRAIN, cap, **quiet)
+    ended("conf")
     runs["preload"] = job.run_job(machine, job.PRELOAD, TRAIN, cap, extra_environment={"LD_PRELOAD": preload}, **quiet)
     metrics = folder / "runs" / "enable.figures"
     script = enabled_script(folder, job.spillway_settings(cap, machine, metrics))

@@ -133,7 +133,7 @@ struct ReportMetrics {
 struct ReportPause {
   double start_s = 0, leaving_s = 0;
   Known seconds;           // until it was resumed; none: it was not, when the file was written
-  std::string by, region;  // "job" or "outside"; empty: everything
+  std::string by, region;  // "job", "outside" or "idle"; empty: everything
   Known clean_bytes, host_bytes, disk_bytes, dropped_bytes;
 
   // One that was not resumed lasts until `end_s`.

@@ -1,6 +1,7 @@
 #include "integration/cli/report_sections.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -82,15 +83,18 @@ Section Memory(const ReportData& data, const ReportFacts& facts) {
 
 Section Pauses(const ReportData& data) {
   Section section{"pauses", "Pauses", {}, {}, {}, {}, {}};
-  double outside = 0, by_job = 0;
-  for (const ReportPause& pause : data.pauses) {
-    (pause.by == "outside" ? outside : by_job) += pause.SecondsUntil(data.job.seconds.value_or(0));
-  }
-  section.figures = {FigureOf("pauses", "pauses", static_cast<double>(data.pauses.size()), Unit::kCount,
-                              "the file has the last 1,000"),
-                     FigureOf("paused_by_job_seconds", "by the job itself", by_job, Unit::kSeconds,
-                              "pauses of regions at the same time are summed up"),
-                     FigureOf("paused_from_outside_seconds", "from outside", outside, Unit::kSeconds)};
+  std::map<std::string, double> seconds;
+  for (const ReportPause& pause : data.pauses)
+    seconds[pause.by] += pause.SecondsUntil(data.job.seconds.value_or(0));
+  section.figures = {
+      FigureOf("pauses", "pauses", static_cast<double>(data.pauses.size()), Unit::kCount,
+               "the file has the last 1,000"),
+      FigureOf("paused_by_job_seconds", "by the job itself", seconds["job"], Unit::kSeconds,
+               "pauses of regions at the same time are summed up"),
+      FigureOf("paused_from_outside_seconds", "from outside", seconds["outside"], Unit::kSeconds)};
+  if (seconds.contains("idle"))
+    section.figures.push_back(
+        FigureOf("paused_while_idle_seconds", "idle, for other jobs", seconds["idle"], Unit::kSeconds));
   section.tables.push_back(PausesTable(data));
   return section;
 }

@@ -108,7 +108,7 @@ Table PausesTable(const ReportData& data) {
     const ReportPause& pause = data.pauses[p];
     const double copied = pause.host_bytes.value_or(0) + pause.disk_bytes.value_or(0);
     const bool has_rate = copied > 0 && pause.leaving_s > 0;
-    table.rows.push_back({NumberCell(pause.start_s), TextCell(pause.by == "outside" ? "outside" : "the job"),
+    table.rows.push_back({NumberCell(pause.start_s), TextCell(pause.by == "job" ? "the job" : pause.by),
                           TextCell(pause.region.empty() ? "everything" : pause.region),
                           NumberCell(lasted(pause)), NumberCell(pause.leaving_s),
                           NumberCell(pause.host_bytes), NumberCell(pause.disk_bytes),

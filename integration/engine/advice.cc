@@ -71,6 +71,8 @@ std::string AdviceLine(const Figures& figures, const AdviceFacts& facts) {
              absl::StrFormat("; what would help most: more by set_per_process_memory_fraction (now %s)",
                              os::BytesText(first.own_limit_bytes));
     }
+    if (!cause.disk && first.share_bytes > 0 && first.share_bytes < first.budget_bytes)
+      return text + "; no setting would help: other jobs have the rest of the GPU";
     if (!cause.disk && first.driver_lacks_bytes > 0) {
       return text + absl::StrFormat("; no setting would help: the GPU has no more than %s for a budget of %s",
                                     os::BytesText(first.budget_in_force_bytes),

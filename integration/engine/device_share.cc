@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "allocator/residency/state/pause.h"
 #include "integration/engine/launch_wait.h"
 #include "io/os/bytes_text.h"
+#include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
 
@@ -108,7 +108,17 @@ void DeviceShare::Shrink() {
 bool DeviceShare::TryAwait(allocator::Residency* residency, uint64_t bytes) {
   const ShareNeed need = residency->GetShareNeed();
   if (!need.serving || stopped_.load()) return true;
-  const os::MutexLock lock(&mu_);
+  bool back = false;
+  {
+    const os::MutexLock lock(&mu_);
+    if (!TryAwaitLocked(residency, need, bytes, &back)) return false;
+  }
+  if (back && options_.on_back) options_.on_back();
+  return true;
+}
+
+bool DeviceShare::TryAwaitLocked(allocator::Residency* residency, const ShareNeed& need, uint64_t bytes,
+                                 bool* back) {
   const uint64_t least = std::min(std::max(bytes, need.least_bytes), options_.total_bytes);
   if (share_ < least) {
     const uint64_t most = MostLocked(need);
@@ -126,7 +136,7 @@ bool DeviceShare::TryAwait(allocator::Residency* residency, uint64_t bytes) {
     residency->Resume(kForIdleness, /*wait=*/false)
         .IgnoreError();  // the device's error, which its launches report
   }
-  state_ = State::kActive;
+  *back = std::exchange(state_, State::kActive) == State::kAway;
   return true;
 }
 
@@ -184,6 +194,7 @@ void DeviceShare::GiveUp(allocator::Residency* residency) {
     state_ = State::kLeaving;
   }
   allocator::PauseStats stats;
+  const int64_t began = os::Clock::System()->NowNanos();
   const absl::Status status = residency->Pause(kForIdleness, &stats);
   uint64_t given;
   {
@@ -199,6 +210,7 @@ void DeviceShare::GiveUp(allocator::Residency* residency) {
     LowerLocked(residency->GetShareNeed().taken_bytes);
     given = before - share_;
   }
+  if (options_.on_left) options_.on_left(began, stats);
   os::ReportLine(absl::StrCat("idle for ", options_.idle.count() / 1'000'000'000,
                               " s: ", os::BytesText(given),
                               " of GPU memory go to other jobs, and come back for the next launch"));

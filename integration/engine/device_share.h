@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "allocator/residency/residency.h"
 #include "allocator/residency/state/gpu_share.h"
+#include "allocator/residency/state/pause.h"
 #include "io/node_share.h"
 #include "io/os/clock.h"
 #include "io/os/sync.h"
@@ -39,6 +40,10 @@ class DeviceShare final : public allocator::GpuShare {
         free_bytes;  // that the driver has now; empty: it does not answer
     os::WaitList* waits = nullptr;
     const os::Clock* clock = os::Clock::System();  // of idleness
+    // The share was given up, as a pause that began then (ns of the system's steady clock); and is there again.
+    // Null: nobody wants to know.
+    std::function<void(int64_t began, const allocator::PauseStats& stats)> on_left;
+    std::function<void()> on_back;
   };
   explicit DeviceShare(Options options);
   DeviceShare(const DeviceShare&) = delete;
@@ -74,8 +79,10 @@ class DeviceShare final : public allocator::GpuShare {
   void TellWantedLocked(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether the job is to give up what it has.
   bool IsIdleLocked(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // One look of a thread that waits. True: it need not any more.
+  // One look of a thread that waits. True: it need not any more. `back`: the job was away.
   bool TryAwait(allocator::Residency* residency, uint64_t bytes);
+  bool TryAwaitLocked(allocator::Residency* residency, const allocator::ShareNeed& need, uint64_t bytes,
+                      bool* back) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void GiveUp(allocator::Residency* residency);
 
   const Options options_;

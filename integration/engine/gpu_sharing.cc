@@ -20,8 +20,9 @@ constexpr auto kThreadEnd = std::chrono::milliseconds(100);
 
 }  // namespace
 
-GpuSharing::GpuSharing(const Settings* settings, const allocator::CudaDriver* driver, os::WaitList* waits)
-    : settings_(settings), driver_(driver), waits_(waits) {}
+GpuSharing::GpuSharing(const Settings* settings, const allocator::CudaDriver* driver, os::WaitList* waits,
+                       JobPause* pause)
+    : settings_(settings), driver_(driver), waits_(waits), pause_(pause) {}
 
 absl::StatusOr<DeviceShare*> GpuSharing::AddDevice(int device, CUcontext context, uint64_t total_bytes,
                                                    uint64_t reserve_bytes) {
@@ -44,6 +45,10 @@ absl::StatusOr<DeviceShare*> GpuSharing::AddDevice(int device, CUcontext context
     return free;
   };
   options.waits = waits_;
+  options.on_left = [pause = pause_](int64_t began, const allocator::PauseStats& stats) {
+    pause->NoteIdle(began, stats);
+  };
+  options.on_back = [pause = pause_] { pause->NoteIdleEnd(); };
   auto* const share = new DeviceShare(std::move(options));
   shares_[static_cast<size_t>(device)].store(share, std::memory_order_release);
   if (!thread_.joinable()) SPILLWAY_RETURN_IF_ERROR(thread_.Start("spill-share", [this] { Loop(); }));

@@ -13,6 +13,7 @@
 #include "allocator/driver/cuda_driver.h"
 #include "allocator/memory/address_map.h"
 #include "integration/engine/device_share.h"
+#include "integration/engine/job_pause.h"
 #include "integration/settings/settings.h"
 #include "io/os/joinable_thread.h"
 #include "io/os/wait.h"
@@ -22,7 +23,8 @@ namespace spillway::integration {
 class GpuSharing {
  public:
   // All must outlive it.
-  GpuSharing(const Settings* settings, const allocator::CudaDriver* driver, os::WaitList* waits);
+  GpuSharing(const Settings* settings, const allocator::CudaDriver* driver, os::WaitList* waits,
+             JobPause* pause);
   ~GpuSharing() { Stop(); }
   GpuSharing(const GpuSharing&) = delete;
   GpuSharing& operator=(const GpuSharing&) = delete;
@@ -51,6 +53,7 @@ class GpuSharing {
   const Settings* const settings_;
   const allocator::CudaDriver* const driver_;
   os::WaitList* const waits_;
+  JobPause* const pause_;  // keeps the times for which the job was idle
   std::array<std::atomic<DeviceShare*>, allocator::kMaxDevices>
       shares_{};  // never destroyed: waits end in them
   os::Mutex mu_{os::LockRank::kRegistry};

@@ -83,7 +83,7 @@ absl::Status JobPause::Pause(const std::string& tag, PauseStats* stats) {
   SPILLWAY_RETURN_IF_ERROR(PauseDevices(scope, stats));
   const os::MutexLock lock(&mu_);
   figures_.Add(*stats);
-  AddInterval(began, /*outside=*/false, tag, *stats);
+  AddInterval(began, PausedBy::kJob, tag, *stats);
   return absl::OkStatus();
 }
 
@@ -91,23 +91,22 @@ absl::Status JobPause::Resume(const std::string& tag, bool wait) {
   SPILLWAY_ASSIGN_OR_RETURN(const PauseScope scope, ScopeOf(tag));
   {
     const os::MutexLock lock(&mu_);
-    EndIntervals(/*outside=*/false, tag);
+    EndIntervals(PausedBy::kJob, tag);
   }
   return ResumeDevices(scope, wait);
 }
 
-void JobPause::AddInterval(int64_t began, bool outside, const std::string& tag, const PauseStats& stats) {
+void JobPause::AddInterval(int64_t began, PausedBy by, const std::string& tag, const PauseStats& stats) {
   if (intervals_.size() == kMostIntervals) intervals_.pop_front();
-  intervals_.push_back({began, os::Clock::System()->NowNanos(), 0, outside, tag, stats.clean_bytes,
+  intervals_.push_back({began, os::Clock::System()->NowNanos(), 0, by, tag, stats.clean_bytes,
                         stats.host_bytes, stats.disk_bytes, stats.dropped_bytes});
 }
 
 // A resume of everything resumes regions, too.
-void JobPause::EndIntervals(bool outside, const std::string& tag) {
+void JobPause::EndIntervals(PausedBy by, const std::string& tag) {
   const int64_t now = os::Clock::System()->NowNanos();
   for (ReportedPause& pause : intervals_) {
-    if (pause.resumed == 0 && pause.outside == outside && (tag.empty() || pause.tag == tag))
-      pause.resumed = now;
+    if (pause.resumed == 0 && pause.by == by && (tag.empty() || pause.tag == tag)) pause.resumed = now;
   }
 }
 
@@ -211,7 +210,7 @@ void JobPause::PauseFromOutside() {
       state_ = State::kPaused;
       paused_since_ = began;
       figures_.Add(stats);
-      AddInterval(began, /*outside=*/true, "", stats);
+      AddInterval(began, PausedBy::kOutside, "", stats);
     } else {
       state_ = State::kRunning;
       wanted_ = false;
@@ -229,7 +228,7 @@ void JobPause::ResumeFromOutside() {
     const os::MutexLock lock(&mu_);
     state_ = State::kRunning;
     figures_.outside_nanos += static_cast<uint64_t>(os::Clock::System()->NowNanos() - paused_since_);
-    EndIntervals(/*outside=*/true, "");
+    EndIntervals(PausedBy::kOutside, "");
     LetLaunchesGo();
   }
   os::ReportLine("resumed");
@@ -239,6 +238,16 @@ void JobPause::LetLaunchesGo() {
   launches_wait_ = false;
   const uint64_t one = 1;
   if (resumed_ >= 0 && ::write(resumed_, &one, sizeof(one)) < 0) return;  // it is readable already
+}
+
+void JobPause::NoteIdle(int64_t began, const PauseStats& stats) {
+  const os::MutexLock lock(&mu_);
+  AddInterval(began, PausedBy::kIdle, "", stats);
+}
+
+void JobPause::NoteIdleEnd() {
+  const os::MutexLock lock(&mu_);
+  EndIntervals(PausedBy::kIdle, "");
 }
 
 std::string JobPause::StateJson() const {

@@ -54,6 +54,12 @@ class JobPause final : public allocator::PauseGate {
   absl::Status Ask(bool pause);
   // The other of the two.
   absl::Status Toggle();
+  // ---- For want of launches (DeviceShare). Any thread.
+
+  // The job has been paused so since `began` (ns of the system's steady clock), and goes on.
+  void NoteIdle(int64_t began, const allocator::PauseStats& stats);
+  void NoteIdleEnd();
+
   // One JSON object: "state" (running, pausing, paused, resuming), "error" where the last pause came to
   // nothing, and what the last pause came to.
   std::string StateJson() const;
@@ -81,9 +87,9 @@ class JobPause final : public allocator::PauseGate {
   void ResumeFromOutside();
   void LetLaunchesGo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // A pause was carried out, which began at that time. The second ends all that are meant, and not ended.
-  void AddInterval(int64_t began, bool outside, const std::string& tag, const allocator::PauseStats& stats)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void EndIntervals(bool outside, const std::string& tag) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AddInterval(int64_t began, allocator::PausedBy by, const std::string& tag,
+                   const allocator::PauseStats& stats) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EndIntervals(allocator::PausedBy by, const std::string& tag) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Devices* const devices_;
   os::WaitList* const waits_;

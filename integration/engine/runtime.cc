@@ -48,8 +48,8 @@ Runtime::Runtime(const spillway_shim* shim, Settings settings,
       waits_(os::Clock::System(), nullptr, settings_.wait_limit),
       tiers_(&settings_, driver_.get(), &waits_),
       evictions_(shim, &settings_, &devices_, std::move(missing_hooks)),
-      sharing_(&settings_, driver_.get(), &waits_),
       pause_(&devices_, &waits_),
+      sharing_(&settings_, driver_.get(), &waits_, &pause_),
       reports_({shim, &settings_, driver_.get(), &tiers_, &devices_, &evictions_, &waits_, &pause_}),
       audit_(settings_, std::move(deny_list), GetHookState()) {
   const os::MutexLock lock(&mu_);
@@ -109,8 +109,9 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   allocator::ResidencyParts parts = PartsOf(context);
   parts.observer = served_device.predictor.get();
   parts.motion = reports_.AddDevice(device, MemoryPartsOf(memory.budget, memory.total_bytes));
-  SPILLWAY_ASSIGN_OR_RETURN(DeviceShare* const share, sharing_.AddDevice(device, context, memory.jobs_bytes,
-                                                                         memory.total_bytes - memory.jobs_bytes));
+  SPILLWAY_ASSIGN_OR_RETURN(
+      DeviceShare* const share,
+      sharing_.AddDevice(device, context, memory.jobs_bytes, memory.total_bytes - memory.jobs_bytes));
   parts.share = share;
   SPILLWAY_ASSIGN_OR_RETURN(served_device.residency, allocator::Residency::Create(options, parts));
   const ServedDevice* const served = devices_.Keep(std::move(served_device));

@@ -133,8 +133,8 @@ class Runtime {
   Devices devices_;
   Tiers tiers_;
   EvictionSwitch evictions_;
-  GpuSharing sharing_;
   JobPause pause_;
+  GpuSharing sharing_;
   JobReports reports_;
   AuditSetup audit_;
   std::unique_ptr<BlockTrust> trust_;  // SPILLWAY_TRUST=strict, else null

@@ -240,6 +240,15 @@ std::string PowerMember(const Power& power) {
   return absl::StrCat("\"power\":", Dump(json), ",\n");
 }
 
+const char* WordOf(allocator::PausedBy by) {
+  switch (by) {
+    case allocator::PausedBy::kJob: return "job";
+    case allocator::PausedBy::kOutside: return "outside";
+    case allocator::PausedBy::kIdle: return "idle";
+  }
+  return "";
+}
+
 std::string PausesMember(const RunData& data) {
   const auto since = [](int64_t from, int64_t to) { return static_cast<double>(to - from) / 1e9; };
   ordered_json json = ordered_json::array();
@@ -247,7 +256,7 @@ std::string PausesMember(const RunData& data) {
     ordered_json entry = {{"start_s", since(data.facts->origin_nanos, pause.began)},
                           {"leaving_s", since(pause.began, pause.left)}};
     if (pause.resumed != 0) entry["seconds"] = since(pause.began, pause.resumed);
-    entry["by"] = pause.outside ? "outside" : "job";
+    entry["by"] = WordOf(pause.by);
     if (!pause.tag.empty()) entry["region"] = pause.tag;
     entry.update({{"clean_bytes", pause.clean_bytes},
                   {"host_bytes", pause.host_bytes},

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "allocator/memory/block_id.h"
+#include "allocator/residency/state/pause.h"
 #include "integration/report/iteration_log.h"
 #include "integration/report/motion_log.h"
 #include "integration/report/time_series.h"
@@ -80,7 +81,7 @@ struct ReportedPause {
   int64_t began = 0;
   int64_t left = 0;     // everything that could had left the GPU
   int64_t resumed = 0;  // launches may name the blocks again; 0: not yet
-  bool outside = false;
+  allocator::PausedBy by = allocator::PausedBy::kJob;
   std::string tag;  // of a region; empty: everything
   uint64_t clean_bytes = 0, host_bytes = 0, disk_bytes = 0, dropped_bytes = 0;  // by how they left
 };

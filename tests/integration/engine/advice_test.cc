@@ -126,6 +126,18 @@ TEST(AdviceLineTest, NamesTheJobsOwnLimitWhereThatIsWhatCounts) {
               HasSubstr("what would help most: more by set_per_process_memory_fraction (now 6.00 GiB)"));
 }
 
+TEST(AdviceLineTest, NamesOtherJobsWhereTheyHaveTheRest) {
+  Row row = kRows[0];
+  row.disk_percent = 0;
+  Figures figures = FiguresOf(row);
+  allocator::ResidencyStats& stats = figures.devices.front().stats;
+  stats.share_bytes = stats.budget_bytes / 2;
+  const char* const others = "no setting would help: other jobs have the rest of the GPU";
+  EXPECT_THAT(AdviceLine(figures, {.largest_budget_bytes = 0}), HasSubstr(others));
+  stats.share_bytes = stats.budget_bytes;
+  EXPECT_THAT(AdviceLine(figures, {.largest_budget_bytes = 0}), ::testing::Not(HasSubstr(others)));
+}
+
 TEST(AdviceLineTest, NamesTheCauseAndOneSetting) {
   for (const Row& row : kRows) {
     const std::string line = AdviceLine(FiguresOf(row), row.facts);

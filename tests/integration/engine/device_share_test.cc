@@ -82,6 +82,7 @@ class DeviceShareTest : public ::testing::Test {
   struct Job {
     Blocks blocks;
     std::unique_ptr<DeviceShare> share;
+    std::atomic<int> left{0}, back{0};  // times that the job gave its share up, and had it again
   };
 
   DeviceShareTest() {
@@ -97,6 +98,8 @@ class DeviceShareTest : public ::testing::Test {
       options.free_bytes = [this] { return free_; };
       options.waits = &waits_;
       options.clock = &clock_;
+      options.on_left = [job](int64_t, const PauseStats&) { ++job->left; };
+      options.on_back = [job] { ++job->back; };
       job->share = std::make_unique<DeviceShare>(std::move(options));
       job->share->Bind(&job->blocks);
     }
@@ -212,6 +215,10 @@ TEST_F(DeviceShareTest, WhatComesBackWaitsForWhoRunsUntilThatOneIsIdle) {
   Poll(1);  // b_ is idle, and a_ wants
   EXPECT_TRUE(b_.blocks.away);
   launch.join();
+  EXPECT_EQ(a_.left, 1);
+  EXPECT_EQ(a_.back, 1);
+  EXPECT_EQ(b_.left, 1);
+  EXPECT_EQ(b_.back, 0);
   EXPECT_FALSE(a_.blocks.away);
   EXPECT_EQ(a_.blocks.share, 500 * kMiB);
 }
@@ -224,6 +231,7 @@ TEST_F(DeviceShareTest, ALaunchDuringTheLeavingComesBackAtOnce) {
   ++b_.blocks.launches_done;
   Poll(30);
   EXPECT_FALSE(a_.blocks.away);
+  EXPECT_EQ(a_.left + a_.back, 0);
   EXPECT_EQ(a_.blocks.share, 500 * kMiB);
 }
 

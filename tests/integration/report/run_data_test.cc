@@ -80,8 +80,10 @@ TEST_F(RunDataTest, WhatIsKnownOfDrivesAndTheAdvice) {
 TEST_F(RunDataTest, APauseThatLastsHasNoEnd) {
   const int64_t origin = facts_.origin_nanos;
   data_.pauses = {
-      {origin + 1'000'000'000, origin + 1'250'000'000, origin + 3'000'000'000, false, "cache", 1, 2, 3, 4},
-      {origin + 5'000'000'000, origin + 5'500'000'000, 0, true, "", 0, 9, 0, 0}};
+      {origin + 1'000'000'000, origin + 1'250'000'000, origin + 3'000'000'000, allocator::PausedBy::kJob,
+       "cache", 1, 2, 3, 4},
+      {origin + 5'000'000'000, origin + 5'500'000'000, 0, allocator::PausedBy::kOutside, "", 0, 9, 0, 0},
+      {origin, origin, 0, allocator::PausedBy::kIdle, "", 0, 9, 0, 0}};
   const json pauses = Parsed()["pauses"];
   EXPECT_EQ(pauses[0], json({{"start_s", 1.0},
                              {"leaving_s", 0.25},
@@ -93,6 +95,7 @@ TEST_F(RunDataTest, APauseThatLastsHasNoEnd) {
                              {"disk_bytes", 3},
                              {"dropped_bytes", 4}}));
   EXPECT_EQ(pauses[1]["by"], "outside");
+  EXPECT_EQ(pauses[2]["by"], "idle");
   EXPECT_FALSE(pauses[1].contains("seconds"));
   EXPECT_FALSE(pauses[1].contains("region"));
 }

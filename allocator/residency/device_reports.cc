@@ -82,12 +82,13 @@ void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) co
   const Charges& charges = components_->charges;
   const Charges::Figures figures = charges.figures(lock);
   const uint64_t backed = charges.BackedChunks(lock) * core_->chunk_bytes;
-  const uint64_t used = backed + figures.external_bytes, budget = figures.budget_in_force_bytes;
+  const uint64_t used = backed + figures.external_bytes;
+  // What other jobs leave of a shared device can be had, too.
+  const GpuShare* const share = core_->parts.share;
+  const uint64_t growable = share == nullptr || figures.own_limit_bytes > 0 ? 0 : share->growable_bytes();
+  const uint64_t budget = std::min(figures.budget_in_force_bytes + growable, figures.whole_bytes);
   *total_bytes = figures.whole_bytes;
   *free_bytes = budget - std::min(budget, used);
-  // What the others leave can be had, too.
-  if (const GpuShare* const share = core_->parts.share; share != nullptr && figures.own_limit_bytes == 0)
-    *free_bytes = std::min(*free_bytes + share->growable_bytes(), *total_bytes);
   // Of what a pause has moved out nothing was short.
   if (!core_->pressure.load() || core_->table.PausedChunksLocked(lock) > 0 || !core_->evict.load()) return;
   const uint64_t pinned = core_->table.PinnedChunksLocked(lock) * core_->chunk_bytes;

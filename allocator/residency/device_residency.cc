@@ -247,7 +247,9 @@ void DeviceResidency::OnExternalBytes(int64_t delta) {
 }
 
 void DeviceResidency::BeginExternalAllocation(uint64_t bytes) {
-  if (!core_->closed.load()) components_->releaser->YieldToExternal(bytes);
+  if (core_->closed.load()) return;
+  if (GpuShare* const share = core_->parts.share) share->Grow(GetShareNeed().wanted_bytes + bytes);
+  components_->releaser->YieldToExternal(bytes);
 }
 
 void DeviceResidency::EndExternalAllocation(uint64_t bytes, bool failed) {
@@ -289,10 +291,11 @@ absl::Status DeviceResidency::Pause(const PauseScope& scope, PauseStats* stats) 
 
 absl::Status DeviceResidency::Resume(const PauseScope& scope, bool wait) {
   SPILLWAY_RETURN_IF_ERROR(core_->Serving());
-  // What comes back needs a share before it begins.
+  // What comes back needs a share before it begins. Idleness is over, too, for whoever waits here.
   if (GpuShare* const share = core_->parts.share; share != nullptr && scope.by != PausedBy::kIdle) {
     const ShareNeed need = GetShareNeed();
     share->Grow(need.wanted_bytes + need.paused_bytes);
+    SPILLWAY_RETURN_IF_ERROR(components_->pauser->Resume({PausedBy::kIdle, scope.tag}, /*wait=*/false));
   }
   return components_->pauser->Resume(scope, wait);
 }
@@ -324,6 +327,11 @@ uint64_t DeviceResidency::SetShare(uint64_t bytes) {
   }
   NoteLimit(limit);
   return bytes;
+}
+
+void DeviceResidency::PrepareShare(uint64_t bytes) {
+  TableLock lock(core_->table);
+  components_->charges.PrepareShare(&lock, bytes);
 }
 
 void DeviceResidency::NoteLimit(uint64_t limit) {

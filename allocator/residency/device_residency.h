@@ -93,6 +93,7 @@ class DeviceResidency : public Residency {
   void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const override;
   uint64_t SetCap(uint64_t bytes) override;
   uint64_t SetShare(uint64_t bytes) override;
+  void PrepareShare(uint64_t bytes) override;
   ShareNeed GetShareNeed() const override;
   bool Quiet() override;
   std::vector<LargeBlock> LargestBlocks(size_t most) const override { return allocations_->Largest(most); }

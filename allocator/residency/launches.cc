@@ -218,7 +218,7 @@ AccessSet Launches::LiveBlocks() const {
   AccessSet live;  // no launch may reach what the job has paused; what was paused from outside is waited for
   const TableLock lock(core_->table);
   core_->table.ForEachLiveLocked(lock, [&](Block* block) {
-    if (block->pause.by != static_cast<uint8_t>(PausedBy::kJob)) live.AddNew(block->id);
+    if (!IsByJobAlone(block->pause.by)) live.AddNew(block->id);
   });
   return live;
 }

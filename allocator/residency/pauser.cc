@@ -126,6 +126,8 @@ absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, std::v
     }
   }
   ForEachOf(&core_->table, *lock, scope, [&](Block* block) {
+    // What somebody has paused comes back when he says so.
+    if (scope.by == PausedBy::kIdle && block->paused() && !IsIdle(block->pause.by)) return;
     core_->table.PauseLocked(*lock, block, scope.by);
     if (block->has_chunks() || block->memory.mapping || block->pins > 0) {
       marked->push_back({block, block->allocation.generation});

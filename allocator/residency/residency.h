@@ -181,6 +181,8 @@ class Residency {
   virtual uint64_t SetCap(uint64_t bytes) = 0;
   // The same of jobs that share the device (GpuShare), which alone calls it.
   virtual uint64_t SetShare(uint64_t bytes) = 0;
+  // Before a share is lowered to `bytes`: has the tiers grow for it. May wait for them.
+  virtual void PrepareShare(uint64_t bytes) = 0;
   // Walks all blocks.
   virtual ShareNeed GetShareNeed() const = 0;
   // Whether the GPU has done all launches so far, on whatever stream.

@@ -24,6 +24,15 @@ constexpr uint64_t kUnitBytes = 2 << 20;
 constexpr uint64_t kIncrements = 64;
 constexpr int kLookAgainMilliseconds = 50;
 constexpr const char* kJobsHave = "GPU memory that other jobs have";
+// For 2 s: what is being released at this moment may be had soon.
+constexpr int kMaxLooksInVain = 40;
+
+// No job that shares the device could make way.
+absl::Status NotForJobs(uint64_t least, uint64_t all_jobs) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("GPU memory is short: ", os::BytesText(least), " must be there at once, and the GPU has ",
+                   os::BytesText(all_jobs), " for all jobs that share it; the rest is in use elsewhere"));
+}
 
 io::NodeShare::Options Ledger(const DeviceShare::Options& options, const char* what) {
   return {.directories = options.directories, .account = options.account + what, .unit_bytes = kUnitBytes};
@@ -38,47 +47,54 @@ DeviceShare::DeviceShare(Options options)
       wanted_(Ledger(options_, ", wanted")) {
   const os::MutexLock lock(&mu_);
   active_at_ = options_.clock->NowNanos();
-  growable_.store(MostLocked({}));
+  ShareNeed none;
+  none.most_bytes = options_.total_bytes;
+  MostLocked(none);
 }
 
 // ---- The account.
 
 // What the others have registered is theirs, and so is what anyone else has of the device.
-uint64_t DeviceShare::MostLocked(const ShareNeed& need) {
+uint64_t DeviceShare::MostLocked(const ShareNeed& need, uint64_t* all_jobs) {
   shares_.Look();
-  uint64_t most = shares_.MostToTake(options_.total_bytes);
+  uint64_t most = shares_.MostToTake(options_.total_bytes), all = options_.total_bytes;
   if (const std::optional<uint64_t> free = options_.free_bytes()) {
-    const uint64_t there = need.taken_bytes + *free;
-    most = std::min(most, there - std::min(there, options_.reserve_bytes));
+    const auto beside_reserve = [&](uint64_t bytes) {
+      return bytes - std::min(bytes, options_.reserve_bytes);
+    };
+    most = std::min(most, beside_reserve(need.taken_bytes + *free));
+    all = std::min(all, beside_reserve(need.taken_bytes + *free + shares_.taken_by_peers()));
   }
-  most = std::max(most, share_);
+  if (all_jobs != nullptr) *all_jobs = all;
+  most = std::max(std::min(most, need.most_bytes), share_);
   growable_.store(most - share_, std::memory_order_relaxed);
   return most;
 }
 
 bool DeviceShare::RaiseLocked(uint64_t bytes, uint64_t most) {
+  if (bytes <= share_) return true;
   const uint64_t rounded = (bytes + increment_bytes_ - 1) / increment_bytes_ * increment_bytes_;
   const uint64_t share = std::min(rounded, most) / kUnitBytes * kUnitBytes;
-  if (share <= share_) return true;
+  if (share <= share_) return false;
   if (!shares_.Register(share, options_.total_bytes)) return false;
   share_ = share;
   growable_.store(most - std::min(most, share), std::memory_order_relaxed);
   residency_.load()->SetShare(share);
-  return true;
+  return share_ >= bytes;
 }
 
 // What has no place elsewhere stays in the share.
 void DeviceShare::LowerLocked(uint64_t bytes) {
   const uint64_t rounded = (bytes + kUnitBytes - 1) / kUnitBytes * kUnitBytes;
   if (rounded >= share_) return;
-  const uint64_t share = std::min(share_, residency_.load()->SetShare(rounded));
-  if (!shares_.Register(share, options_.total_bytes)) return;
-  share_ = share;
+  share_ = std::min(share_, residency_.load()->SetShare(rounded));
+  shares_.Register(share_, options_.total_bytes);  // where that fails the others see more than there is
 }
 
 void DeviceShare::ShrinkLocked(const ShareNeed& need) {
-  if (need.paused_bytes == 0) return;
-  LowerLocked(std::max(need.taken_bytes, state_ == State::kAway ? 0 : need.wanted_bytes));
+  uint64_t most = need.most_bytes;
+  if (need.paused_bytes > 0) most = state_ == State::kAway ? 0 : std::min(most, need.wanted_bytes);
+  LowerLocked(std::max(need.taken_bytes, most));
 }
 
 void DeviceShare::TellWantedLocked(uint64_t bytes) {
@@ -86,75 +102,80 @@ void DeviceShare::TellWantedLocked(uint64_t bytes) {
   wanted_.Register(wanted - std::min(wanted, share_), UINT64_MAX);
 }
 
+void DeviceShare::NoteActiveLocked() {
+  active_at_ = options_.clock->NowNanos();
+  if (std::exchange(state_, State::kActive) == State::kAway && options_.on_back) options_.on_back();
+}
+
 // ---- For the residency.
 
 void DeviceShare::Grow(uint64_t bytes) {
   allocator::Residency* const residency = residency_.load();
   if (residency == nullptr || stopped_.load()) return;
-  const ShareNeed need = residency->GetShareNeed();
   const os::MutexLock lock(&mu_);
+  NoteActiveLocked();
   if (bytes <= share_) return;
-  RaiseLocked(bytes, MostLocked(need));
+  const ShareNeed need = residency->GetShareNeed();
+  RaiseLocked(std::min(bytes, need.most_bytes), MostLocked(need));
 }
 
 void DeviceShare::Shrink() {
   allocator::Residency* const residency = residency_.load();
   if (residency == nullptr || stopped_.load()) return;
-  const ShareNeed need = residency->GetShareNeed();
+  residency->PrepareShare(residency->GetShareNeed().taken_bytes);
   const os::MutexLock lock(&mu_);
-  ShrinkLocked(need);
+  ShrinkLocked(residency->GetShareNeed());
 }
 
-bool DeviceShare::TryAwait(allocator::Residency* residency, uint64_t bytes) {
+DeviceShare::Lack DeviceShare::TryAwait(allocator::Residency* residency, uint64_t bytes) {
+  const os::MutexLock lock(&mu_);
   const ShareNeed need = residency->GetShareNeed();
-  if (!need.serving || stopped_.load()) return true;
-  bool back = false;
-  {
-    const os::MutexLock lock(&mu_);
-    if (!TryAwaitLocked(residency, need, bytes, &back)) return false;
-  }
-  if (back && options_.on_back) options_.on_back();
-  return true;
-}
-
-bool DeviceShare::TryAwaitLocked(allocator::Residency* residency, const ShareNeed& need, uint64_t bytes,
-                                 bool* back) {
-  const uint64_t least = std::min(std::max(bytes, need.least_bytes), options_.total_bytes);
+  if (!need.serving || stopped_.load()) return {};
+  const uint64_t least = std::min(std::max(bytes, need.least_bytes), need.most_bytes);
+  const uint64_t wanted = std::min(need.wanted_bytes + need.away_bytes, need.most_bytes);
   if (share_ < least) {
-    const uint64_t most = MostLocked(need);
-    const uint64_t wanted = std::max(least, need.wanted_bytes + need.away_bytes);
-    if (most < least || !RaiseLocked(wanted, most) || share_ < least) {
+    Lack lack;
+    lack.least = least;
+    const uint64_t most = MostLocked(need, &lack.all_jobs);
+    if (most >= least) RaiseLocked(std::max(least, wanted), most);
+    if (share_ < least) {
       awaited_ = std::max(awaited_, least);
       TellWantedLocked(0);
-      return false;
+      lack.cannot_leave = cannot_leave_;
+      return lack;
     }
   }
-  active_at_ = options_.clock->NowNanos();
   // Also blocks that the owner's thread is still pausing.
   if (state_ != State::kActive || need.away_bytes > 0) {
-    RaiseLocked(need.wanted_bytes + need.away_bytes, MostLocked(need));
+    RaiseLocked(wanted, MostLocked(need));
     residency->Resume(kForIdleness, /*wait=*/false)
         .IgnoreError();  // the device's error, which its launches report
   }
-  *back = std::exchange(state_, State::kActive) == State::kAway;
-  return true;
+  NoteActiveLocked();
+  return {};
 }
 
 absl::Status DeviceShare::Await(uint64_t bytes, absl::FunctionRef<std::string()> name) {
   allocator::Residency* const residency = residency_.load();
-  if (residency == nullptr || TryAwait(residency, bytes)) return absl::OkStatus();
+  if (residency == nullptr || TryAwait(residency, bytes).least == 0) return absl::OkStatus();
   const os::Wait wait(options_.waits, os::WaitKind::kShare, name());
   const LaunchWait launch;
   {
     const os::MutexLock lock(&mu_);
-    ++waiting_;
+    if (waiting_++ == 0) cannot_leave_ = absl::OkStatus();
   }
   absl::Status status;
   bool done = false;
+  int looks_in_vain = 0;  // one after the other
   while (status.ok() && !done) {
     status = launch.Once(-1, kLookAgainMilliseconds, name, kJobsHave);
     if (status.ok()) status = wait.Check();
-    if (status.ok()) done = TryAwait(residency, bytes);
+    if (!status.ok()) break;
+    const Lack lack = TryAwait(residency, bytes);
+    done = lack.least == 0;
+    looks_in_vain = lack.all_jobs < lack.least ? looks_in_vain + 1 : 0;
+    if (looks_in_vain == kMaxLooksInVain) status = NotForJobs(lack.least, lack.all_jobs);
+    if (!done && !lack.cannot_leave.ok()) status = lack.cannot_leave;
   }
   const os::MutexLock lock(&mu_);
   if (--waiting_ == 0) awaited_ = 0;
@@ -163,28 +184,30 @@ absl::Status DeviceShare::Await(uint64_t bytes, absl::FunctionRef<std::string()>
 
 // ---- The owner's thread.
 
-bool DeviceShare::IsIdleLocked(int64_t now) {
-  if (options_.idle.count() == 0 || now - active_at_ < options_.idle.count() || share_ == 0) return false;
-  wanted_.Look();
-  return wanted_.taken_by_peers() > 0;
-}
-
 void DeviceShare::Poll() {
   allocator::Residency* const residency = residency_.load();
   if (residency == nullptr || stopped_.load()) return;
-  const ShareNeed need = residency->GetShareNeed();
-  bool idle;
+  bool leaves;
   {
     const os::MutexLock lock(&mu_);
-    const int64_t now = options_.clock->NowNanos();
-    if (std::exchange(launches_, need.launches) != need.launches) active_at_ = now;
+    const ShareNeed need = residency->GetShareNeed();
+    // Also one that was away: it names new blocks.
+    if (std::exchange(launches_, need.launches) != need.launches) NoteActiveLocked();
     const uint64_t most = MostLocked(need);
-    if (need.paused_bytes == 0) RaiseLocked(need.wanted_bytes, most);
-    ShrinkLocked(need);
-    TellWantedLocked(state_ == State::kAway ? 0 : need.wanted_bytes);
-    idle = state_ == State::kActive && IsIdleLocked(now);
+    const bool away = state_ == State::kAway;
+    if (!away && need.wanted_bytes > share_) {
+      RaiseLocked(need.wanted_bytes, most);
+    } else if (need.paused_bytes > 0 || share_ > need.most_bytes) {
+      ShrinkLocked(need);
+    }
+    const bool idle =
+        options_.idle.count() > 0 && options_.clock->NowNanos() - active_at_ >= options_.idle.count();
+    // Nobody makes way for who is idle himself, unless a thread of his waits.
+    TellWantedLocked(away || idle ? 0 : need.wanted_bytes);
+    wanted_.Look();
+    leaves = idle && state_ == State::kActive && share_ > 0 && wanted_.taken_by_peers() > 0;
   }
-  if (idle) GiveUp(residency);
+  if (leaves) GiveUp(residency);
 }
 
 void DeviceShare::GiveUp(allocator::Residency* residency) {
@@ -196,21 +219,25 @@ void DeviceShare::GiveUp(allocator::Residency* residency) {
   allocator::PauseStats stats;
   const int64_t began = os::Clock::System()->NowNanos();
   const absl::Status status = residency->Pause(kForIdleness, &stats);
+  if (status.ok()) residency->PrepareShare(residency->GetShareNeed().taken_bytes);
   uint64_t given;
   {
     const os::MutexLock lock(&mu_);
     const bool back = std::exchange(state_, State::kActive) == State::kActive;
-    if (!status.ok()) {  // a capture, or no place for the bytes: it is tried again after as long
+    if (!status.ok()) {  // no place for the bytes, or a capture: it is tried again after as long
       active_at_ = options_.clock->NowNanos();
+      // A thread that waits would keep what another job may wait for.
+      if (!absl::IsUnavailable(status))
+        cannot_leave_ = absl::ResourceExhaustedError(std::string(status.message()));
       return;
     }
     if (back) return residency->Resume(kForIdleness, /*wait=*/false).IgnoreError();  // as above
     state_ = State::kAway;
     const uint64_t before = share_;
-    LowerLocked(residency->GetShareNeed().taken_bytes);
+    ShrinkLocked(residency->GetShareNeed());
     given = before - share_;
+    if (options_.on_left) options_.on_left(began, stats);
   }
-  if (options_.on_left) options_.on_left(began, stats);
   os::ReportLine(absl::StrCat("idle for ", options_.idle.count() / 1'000'000'000,
                               " s: ", os::BytesText(given),
                               " of GPU memory go to other jobs, and come back for the next launch"));

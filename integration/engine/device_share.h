@@ -40,8 +40,8 @@ class DeviceShare final : public allocator::GpuShare {
         free_bytes;  // that the driver has now; empty: it does not answer
     os::WaitList* waits = nullptr;
     const os::Clock* clock = os::Clock::System();  // of idleness
-    // The share was given up, as a pause that began then (ns of the system's steady clock); and is there again.
-    // Null: nobody wants to know.
+    // The share was given up, as a pause that began then (ns of the system's steady clock); and is there again. Called with
+    // the share's lock held. Null: nobody wants to know.
     std::function<void(int64_t began, const allocator::PauseStats& stats)> on_left;
     std::function<void()> on_back;
   };
@@ -68,21 +68,25 @@ class DeviceShare final : public allocator::GpuShare {
  private:
   enum class State { kActive, kLeaving, kAway };  // kLeaving: while the owner's thread pauses
 
-  // What this job may have by now, what it has included.
-  uint64_t MostLocked(const allocator::ShareNeed& need) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What this job may have by now, what it has included. `all_jobs`: could have if the other jobs had nothing.
+  uint64_t MostLocked(const allocator::ShareNeed& need, uint64_t* all_jobs = nullptr)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Has the share be `bytes`, rounded up where there is more. False: the others have taken it.
   bool RaiseLocked(uint64_t bytes, uint64_t most) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void LowerLocked(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // To what is held or wanted, where something is paused.
+  // To what the job has or wants, where something is paused, and to what it may have at all.
   void ShrinkLocked(const allocator::ShareNeed& need) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Tells the others how much is wanted beyond the share.
   void TellWantedLocked(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether the job is to give up what it has.
-  bool IsIdleLocked(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // One look of a thread that waits. True: it need not any more. `back`: the job was away.
-  bool TryAwait(allocator::Residency* residency, uint64_t bytes);
-  bool TryAwaitLocked(allocator::Residency* residency, const allocator::ShareNeed& need, uint64_t bytes,
-                      bool* back) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Something of the job's goes on: it is not idle, nor away any more.
+  void NoteActiveLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What a thread that waits lacks, in bytes.
+  struct Lack {
+    uint64_t least = 0;         // that is waited for; 0: nothing is lacking
+    uint64_t all_jobs = 0;      // that the jobs could have; less than `least`: none of them can make way
+    absl::Status cannot_leave;  // why this job itself could not make way, since it waits
+  };
+  Lack TryAwait(allocator::Residency* residency, uint64_t bytes);
   void GiveUp(allocator::Residency* residency);
 
   const Options options_;
@@ -96,10 +100,11 @@ class DeviceShare final : public allocator::GpuShare {
   io::NodeShare wanted_ ABSL_GUARDED_BY(mu_);  // what each wants besides
   uint64_t share_ ABSL_GUARDED_BY(mu_) = 0;
   State state_ ABSL_GUARDED_BY(mu_) = State::kActive;
-  uint64_t launches_ ABSL_GUARDED_BY(mu_) = 0;  // when it was last polled
-  int64_t active_at_ ABSL_GUARDED_BY(mu_) = 0;  // ns of the clock
-  int waiting_ ABSL_GUARDED_BY(mu_) = 0;        // threads in Await, of which
-  uint64_t awaited_ ABSL_GUARDED_BY(mu_) = 0;   // some want so much
+  uint64_t launches_ ABSL_GUARDED_BY(mu_) = 0;      // when it was last polled
+  int64_t active_at_ ABSL_GUARDED_BY(mu_) = 0;      // ns of the clock
+  int waiting_ ABSL_GUARDED_BY(mu_) = 0;            // threads in Await, of which
+  uint64_t awaited_ ABSL_GUARDED_BY(mu_) = 0;       // some want so much
+  absl::Status cannot_leave_ ABSL_GUARDED_BY(mu_);  // why GiveUp failed while they wait
 };
 
 }  // namespace spillway::integration

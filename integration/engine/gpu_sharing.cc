@@ -45,10 +45,10 @@ absl::StatusOr<DeviceShare*> GpuSharing::AddDevice(int device, CUcontext context
     return free;
   };
   options.waits = waits_;
-  options.on_left = [pause = pause_](int64_t began, const allocator::PauseStats& stats) {
-    pause->NoteIdle(began, stats);
+  options.on_left = [device, pause = pause_](int64_t began, const allocator::PauseStats& stats) {
+    pause->NoteIdle(device, began, stats);
   };
-  options.on_back = [pause = pause_] { pause->NoteIdleEnd(); };
+  options.on_back = [device, pause = pause_] { pause->NoteIdleEnd(device); };
   auto* const share = new DeviceShare(std::move(options));
   shares_[static_cast<size_t>(device)].store(share, std::memory_order_release);
   if (!thread_.joinable()) SPILLWAY_RETURN_IF_ERROR(thread_.Start("spill-share", [this] { Loop(); }));

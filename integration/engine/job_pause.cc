@@ -96,22 +96,26 @@ absl::Status JobPause::Resume(const std::string& tag, bool wait) {
   return ResumeDevices(scope, wait);
 }
 
-void JobPause::AddInterval(int64_t began, PausedBy by, const std::string& tag, const PauseStats& stats) {
+void JobPause::AddInterval(int64_t began, PausedBy by, const std::string& tag, const PauseStats& stats,
+                           int device) {
+  const os::MutexLock lock(&intervals_mu_);
   if (intervals_.size() == kMostIntervals) intervals_.pop_front();
   intervals_.push_back({began, os::Clock::System()->NowNanos(), 0, by, tag, stats.clean_bytes,
-                        stats.host_bytes, stats.disk_bytes, stats.dropped_bytes});
+                        stats.host_bytes, stats.disk_bytes, stats.dropped_bytes, device});
 }
 
 // A resume of everything resumes regions, too.
-void JobPause::EndIntervals(PausedBy by, const std::string& tag) {
+void JobPause::EndIntervals(PausedBy by, const std::string& tag, int device) {
+  const os::MutexLock lock(&intervals_mu_);
   const int64_t now = os::Clock::System()->NowNanos();
   for (ReportedPause& pause : intervals_) {
-    if (pause.resumed == 0 && pause.by == by && (tag.empty() || pause.tag == tag)) pause.resumed = now;
+    if (pause.resumed == 0 && pause.by == by && pause.device == device && (tag.empty() || pause.tag == tag))
+      pause.resumed = now;
   }
 }
 
 std::vector<ReportedPause> JobPause::Intervals() const {
-  const os::MutexLock lock(&mu_);
+  const os::MutexLock lock(&intervals_mu_);
   return {intervals_.begin(), intervals_.end()};
 }
 
@@ -240,15 +244,11 @@ void JobPause::LetLaunchesGo() {
   if (resumed_ >= 0 && ::write(resumed_, &one, sizeof(one)) < 0) return;  // it is readable already
 }
 
-void JobPause::NoteIdle(int64_t began, const PauseStats& stats) {
-  const os::MutexLock lock(&mu_);
-  AddInterval(began, PausedBy::kIdle, "", stats);
+void JobPause::NoteIdle(int device, int64_t began, const PauseStats& stats) {
+  AddInterval(began, PausedBy::kIdle, "", stats, device);
 }
 
-void JobPause::NoteIdleEnd() {
-  const os::MutexLock lock(&mu_);
-  EndIntervals(PausedBy::kIdle, "");
-}
+void JobPause::NoteIdleEnd(int device) { EndIntervals(PausedBy::kIdle, "", device); }
 
 std::string JobPause::StateJson() const {
   static constexpr const char* kNames[] = {"running", "pausing", "paused", "resuming"};

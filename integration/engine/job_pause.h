@@ -56,9 +56,10 @@ class JobPause final : public allocator::PauseGate {
   absl::Status Toggle();
   // ---- For want of launches (DeviceShare). Any thread.
 
-  // The job has been paused so since `began` (ns of the system's steady clock), and goes on.
-  void NoteIdle(int64_t began, const allocator::PauseStats& stats);
-  void NoteIdleEnd();
+  // The device's blocks have been away since `began` (ns of the system's steady clock), and are wanted again.
+  // Takes a lock that may be taken with those of the engine's parts held.
+  void NoteIdle(int device, int64_t began, const allocator::PauseStats& stats);
+  void NoteIdleEnd(int device);
 
   // One JSON object: "state" (running, pausing, paused, resuming), "error" where the last pause came to
   // nothing, and what the last pause came to.
@@ -88,8 +89,8 @@ class JobPause final : public allocator::PauseGate {
   void LetLaunchesGo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // A pause was carried out, which began at that time. The second ends all that are meant, and not ended.
   void AddInterval(int64_t began, allocator::PausedBy by, const std::string& tag,
-                   const allocator::PauseStats& stats) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void EndIntervals(allocator::PausedBy by, const std::string& tag) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+                   const allocator::PauseStats& stats, int device = -1);
+  void EndIntervals(allocator::PausedBy by, const std::string& tag, int device = -1);
 
   const Devices* const devices_;
   os::WaitList* const waits_;
@@ -105,7 +106,8 @@ class JobPause final : public allocator::PauseGate {
   std::string error_ ABSL_GUARDED_BY(mu_);
   allocator::PauseStats last_ ABSL_GUARDED_BY(mu_);
   PauseFigures figures_ ABSL_GUARDED_BY(mu_);
-  std::deque<ReportedPause> intervals_ ABSL_GUARDED_BY(mu_);
+  mutable os::Mutex intervals_mu_{os::LockRank::kRecorder};
+  std::deque<ReportedPause> intervals_ ABSL_GUARDED_BY(intervals_mu_);
   int64_t paused_since_ ABSL_GUARDED_BY(mu_) = 0;  // from outside; ns of the system's steady clock
   bool started_ ABSL_GUARDED_BY(mu_) = false;
   os::JoinableThread thread_;

@@ -176,7 +176,7 @@ absl::StatusOr<Runtime::DeviceMemory> Runtime::MemoryOf(int device, CUcontext co
   const auto limited = [&](uint64_t bytes) { return Limited(bytes, settings_.most_gpu_memory, total); };
   if (settings_.Observes()) return DeviceMemory{DefaultBudget(free, external), total};
   if (settings_.share == ShareWhat::kGpu) {
-    const uint64_t jobs = DefaultBudget(total, 0).bytes;
+    const uint64_t jobs = DefaultBudget(total, 0).bytes / kChunkBytes * kChunkBytes;
     const uint64_t asked = settings_.gpu_memory ? settings_.gpu_memory->Of(total) : UINT64_MAX;
     return DeviceMemory{{std::min(jobs, limited(asked)), 0}, total, jobs};
   }

@@ -84,6 +84,7 @@ struct ReportedPause {
   allocator::PausedBy by = allocator::PausedBy::kJob;
   std::string tag;  // of a region; empty: everything
   uint64_t clean_bytes = 0, host_bytes = 0, disk_bytes = 0, dropped_bytes = 0;  // by how they left
+  int device = -1;  // an idle one; -1: all
 };
 
 struct Power {

@@ -30,16 +30,17 @@ class ShareOfJob : public allocator::GpuShare {
     GrowLocked(bytes);
   }
   void Shrink() override {
-    const allocator::ShareNeed need = residency_->GetShareNeed();
+    residency_->PrepareShare(residency_->GetShareNeed().taken_bytes);
     const os::MutexLock lock(&mu_);
+    const allocator::ShareNeed need = residency_->GetShareNeed();
     ShrinkLocked(need.paused_bytes == 0 ? share_ : std::max(need.taken_bytes, need.wanted_bytes));
   }
   absl::Status Await(uint64_t bytes, absl::FunctionRef<std::string()> name) override {
     static_cast<void>(name());
-    const allocator::ShareNeed need = residency_->GetShareNeed();
-    if (!need.serving) return absl::OkStatus();
     {
       const os::MutexLock lock(&mu_);
+      const allocator::ShareNeed need = residency_->GetShareNeed();
+      if (!need.serving) return absl::OkStatus();
       others_ = 0;
       GrowLocked(std::max({bytes, need.least_bytes, need.wanted_bytes + need.away_bytes}));
       away_ = false;
@@ -57,8 +58,9 @@ class ShareOfJob : public allocator::GpuShare {
   }
   // False: the job has come back during the pause.
   bool Left() {
-    const allocator::ShareNeed need = residency_->GetShareNeed();
+    residency_->PrepareShare(residency_->GetShareNeed().taken_bytes);
     const os::MutexLock lock(&mu_);
+    const allocator::ShareNeed need = residency_->GetShareNeed();
     if (away_) ShrinkLocked(need.taken_bytes);
     return away_;
   }

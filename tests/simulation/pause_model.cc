@@ -87,6 +87,8 @@ void PauseModel::OnPaused(const PauseScope& scope, const PauseStats& stats, uint
   uint64_t there = 0;
   for (auto& [address, entry] : blocks_) {
     if (!Covers(scope, entry) || entry.born > since) continue;
+    // Idleness leaves alone what somebody has paused, or is about to.
+    if (!Drops(scope) && (entry.touched & ~unsigned{BitOf(scope.by)}) != 0) continue;
     entry.paused |= BitOf(scope.by);
     const Block& block = RecordOf(address);
     entry.away = !block.has_chunks();
@@ -118,9 +120,10 @@ void PauseModel::Resume(const PauseScope& scope, bool wait) {
   last_resume_ = since;
   ++resuming_;
   if (scope.tag == 0 && scope.by == PausedBy::kOutside) outside_since_ = 0;
+  const unsigned ends = BitOf(scope.by) | BitOf(PausedBy::kIdle);  // who resumes ends idleness, too
   for (auto& [address, entry] : blocks_) {
     if (!Covers(scope, entry)) continue;
-    entry.paused &= static_cast<uint8_t>(~BitOf(scope.by));
+    entry.paused &= static_cast<uint8_t>(~ends);
     entry.away &= entry.paused != 0;
   }
   const absl::Status status = world_.residency().Resume(scope, wait);
@@ -129,7 +132,7 @@ void PauseModel::Resume(const PauseScope& scope, bool wait) {
   last_resume_ = ++changes_;
   --resuming_;
   for (auto& [address, entry] : blocks_) {
-    if (alone && Covers(scope, entry)) entry.touched &= static_cast<uint8_t>(~BitOf(scope.by));
+    if (alone && Covers(scope, entry)) entry.touched &= static_cast<uint8_t>(~ends);
   }
   world_.residency().CheckInvariants();
 }

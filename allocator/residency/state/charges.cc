@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "allocator/memory/address_map.h"
 #include "allocator/memory/test_points.h"
@@ -71,22 +72,25 @@ void Charges::LimitByFree(const TableLock& lock, uint64_t free_bytes) {
   RestoreTarget(lock);
 }
 
-uint64_t Charges::SetLimit(TableLock* lock, uint64_t GpuBudget::*limit, uint64_t bytes) {
+void Charges::GrowForLimit(TableLock* lock, uint64_t GpuBudget::*limit, uint64_t bytes) {
   lock->Covers(*table_);
-  GpuBudget capped = budget_;
-  capped.*limit = bytes;
-  const Charge below = ChargeOf(*lock, 0).With(capped.ChunkTarget() / chunk_bytes_ * chunk_bytes_);
-  if (const uint64_t more = evict_->load() ? MoreToGrow(below) : 0; more > 0) {
-    table_->mu.Unlock();
-    capacity_->Grow(more).IgnoreError();  // then the limit is higher
-    table_->mu.Lock();
-  }
+  GpuBudget limited = budget_;
+  limited.*limit = bytes;
+  const Charge below = ChargeOf(*lock, 0).With(limited.ChunkTarget() / chunk_bytes_ * chunk_bytes_);
+  const uint64_t more = evict_->load() ? MoreToGrow(below) : 0;
+  if (more == 0) return;
+  table_->mu.Unlock();
+  capacity_->Grow(more).IgnoreError();  // then the limit is higher
+  table_->mu.Lock();
+}
+
+// What has no place elsewhere stays: blocks that leave must find their way back. Another device may take the
+// capacity that was seen; each turn then leaves more here.
+void Charges::SetLimit(const TableLock& lock, uint64_t GpuBudget::*limit, uint64_t bytes) {
   budget_.*limit = bytes;
   budget_.lent = std::min(budget_.lent, budget_.Lendable());
-  // What has no place elsewhere stays: blocks that leave must find their way back. Another device may take the
-  // capacity that was seen; each turn then leaves more here.
   while (evict_->load()) {
-    const Charge charge = ChargeOf(*lock, 0).With(budget_.ChunkTarget() / chunk_bytes_ * chunk_bytes_);
+    const Charge charge = ChargeOf(lock, 0).With(budget_.ChunkTarget() / chunk_bytes_ * chunk_bytes_);
     if (SPILLWAY_MUTANT(kLimitUnpromised) || RaisePromise(charge)) break;
     const uint64_t in_all = charge.live + charge.Headroom();
     const uint64_t off_gpu = promised_bytes_ + capacity_->UnpromisedNow();
@@ -94,23 +98,46 @@ uint64_t Charges::SetLimit(TableLock* lock, uint64_t GpuBudget::*limit, uint64_t
     if (stays <= charge.chunk_target || budget_.*limit >= budget_.budget) break;
     budget_.*limit += stays - charge.chunk_target;
   }
+}
+
+uint64_t Charges::SetCap(TableLock* lock, uint64_t bytes) {
+  GrowForLimit(lock, &GpuBudget::cap, bytes);
+  SetLimit(*lock, &GpuBudget::cap, bytes);
   RestoreTarget(*lock);
   LowerPromise(*lock);
-  return budget_.*limit;
+  return budget_.cap;
+}
+
+void Charges::PrepareShare(TableLock* lock, uint64_t bytes) { GrowForLimit(lock, &GpuBudget::share, bytes); }
+
+uint64_t Charges::SetShare(TableLock* lock, uint64_t bytes) {
+  lock->Covers(*table_);
+  const uint64_t before = std::exchange(budget_.share, bytes);
+  if (bytes < before) {
+    SetLimit(*lock, &GpuBudget::share, bytes);
+    budget_.share = std::min(budget_.share, before);
+  }
+  RestoreTarget(*lock);
+  LowerPromise(*lock);
+  return budget_.share;
 }
 
 void Charges::AddShareNeed(const TableLock& lock, ShareNeed* need) const {
   lock.Covers(*table_);
   const Charge charge = ChargeOf(lock, 0);
   need->least_bytes = budget_.LeastShareFor(charge.pinned + charge.LargestLaunch());
-  need->wanted_bytes = budget_.ShareFor(charge.live - std::min(charge.live, need->paused_bytes));
+  need->most_bytes = std::min(budget_.budget, budget_.cap);
+  need->wanted_bytes =
+      std::min(budget_.ShareFor(charge.live - std::min(charge.live, need->paused_bytes)), need->most_bytes);
   need->taken_bytes = budget_.LeastShareFor(chunks_.created() * chunk_bytes_);
 }
 
 uint64_t Charges::ShareThatFits(const TableLock& lock, uint64_t bytes) const {
   lock.Covers(*table_);
   const uint64_t needed = budget_.LeastShareFor(bytes);
-  const bool helps = needed > budget_.share && needed <= std::min(budget_.budget, budget_.cap);
+  // Who may not leave waits for nobody: two such jobs would wait for each other.
+  const bool waits = evict_->load();
+  const bool helps = waits && needed > budget_.share && needed <= std::min(budget_.budget, budget_.cap);
   return helps ? needed : 0;
 }
 

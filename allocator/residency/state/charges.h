@@ -57,9 +57,12 @@ class Charges {
   // The application's own limit on the budget, in bytes; UINT64_MAX: none. What is above it leaves. Waits
   // without the lock for the tiers to grow; a limit below what they can take of the live blocks is raised to
   // that. Returns the limit.
-  uint64_t SetCap(TableLock* lock, uint64_t bytes) { return SetLimit(lock, &GpuBudget::cap, bytes); }
-  // The same of jobs that share the device (GpuShare).
-  uint64_t SetShare(TableLock* lock, uint64_t bytes) { return SetLimit(lock, &GpuBudget::share, bytes); }
+  uint64_t SetCap(TableLock* lock, uint64_t bytes);
+  // The same of jobs that share the device (GpuShare), by what the tiers have by now. Never more than `bytes` and
+  // the share of before.
+  uint64_t SetShare(TableLock* lock, uint64_t bytes);
+  // Has the tiers grow by what a share of `bytes` needs. Waits for that without the lock.
+  void PrepareShare(TableLock* lock, uint64_t bytes);
   // The lower of the two.
   uint64_t limit(const TableLock& lock) const {
     lock.Covers(*table_);
@@ -114,8 +117,8 @@ class Charges {
   absl::Status Begin(TableLock* lock, uint64_t chunks, absl::FunctionRef<absl::Status()> serving) {
     lock->Covers(*table_);
     if (!FitsGpuWith(chunks)) {
-      absl::Status status = share_ == nullptr ? PromiseAndGrow(lock, chunks, serving)
-                                              : PromiseOnShare(lock, chunks, serving);
+      absl::Status status =
+          share_ == nullptr ? PromiseAndGrow(lock, chunks, serving) : PromiseOnShare(lock, chunks, serving);
       if (!status.ok()) return status;
     }
     live_chunks_ += chunks;
@@ -188,7 +191,11 @@ class Charges {
   uint64_t ReservedChunks(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) {
     return chunks_.created() + live_chunks_ - std::min(live_chunks_, BackedChunks(lock));
   }
-  uint64_t SetLimit(TableLock* lock, uint64_t GpuBudget::*limit, uint64_t bytes);
+  // Has the tiers grow by what a lower limit needs.
+  void GrowForLimit(TableLock* lock, uint64_t GpuBudget::*limit, uint64_t bytes);
+  // A limit below what the tiers can take of the live blocks is raised to that.
+  void SetLimit(const TableLock& lock, uint64_t GpuBudget::*limit, uint64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // What SharedCapacity::Grow is to be asked for so that the charge can be promised; 0: it can be now.
   uint64_t MoreToGrow(const Charge& charge) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Promises what the charge needs beyond the GPU, at least what is promised already. False: nothing has

@@ -16,7 +16,8 @@ namespace spillway::allocator {
 // What a device's blocks want of it, in bytes. A snapshot.
 struct ShareNeed {
   uint64_t least_bytes = 0;   // without which some launch does not fit
-  uint64_t wanted_bytes = 0;  // with which all live blocks that are not paused can be there
+  uint64_t most_bytes = 0;    // that the job may have at all: its budget, or a limit of its own
+  uint64_t wanted_bytes = 0;  // at most that, with which all live blocks that are not paused can be there
   uint64_t away_bytes = 0;  // of live blocks that wait for an end of idleness: wanted besides, once it comes
   uint64_t paused_bytes = 0;  // of live blocks that are paused, these included
   uint64_t taken_bytes = 0;   // chunks, and external memory

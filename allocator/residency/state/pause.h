@@ -27,6 +27,10 @@ struct BlockRegion {
 enum class PausedBy : uint8_t { kJob = 1, kOutside = 2, kIdle = 4 };
 
 constexpr bool IsIdle(uint8_t paused_by) { return paused_by == static_cast<uint8_t>(PausedBy::kIdle); }
+// Whether nobody but the job itself has to resume it; idleness may have come before.
+constexpr bool IsByJobAlone(uint8_t paused_by) {
+  return (paused_by & ~static_cast<uint8_t>(PausedBy::kIdle)) == static_cast<uint8_t>(PausedBy::kJob);
+}
 // Whether a pause keeps the bytes of a block: idleness drops nothing.
 constexpr bool KeepsBytes(BlockRegion region, uint8_t paused_by) { return region.keep || IsIdle(paused_by); }
 

@@ -59,6 +59,7 @@ absl::Status ClaimQueue::Claim(const AccessSet& set, Name name, Grant* grant) {
     if (!absl::IsAborted(status)) return status;
     SPILLWAY_RETURN_IF_ERROR(ticket.share_bytes > 0 ? core_->parts.share->Await(ticket.share_bytes, name)
                                                     : AwaitResume(set, name));
+    if (ticket.share_bytes > 0 && core_->stopped.load()) return core_->StopStatus();
   }
 }
 

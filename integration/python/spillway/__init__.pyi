@@ -41,6 +41,8 @@ def unmanaged_pool() -> torch.cuda.MemPool: ...
 def enable(
     *,
     gpu_memory: _Value = None,
+    share: _Value = None,
+    share_idle: _Value = None,
     host_memory: _Value = None,
     dirs: _Value = None,
     disk_reserve: _Value = None,

@@ -26,10 +26,17 @@ class Share : public GpuShare {
     const uint64_t share = std::max(has, std::min(bytes, most));
     if (device != nullptr && share > has) (*device)->SetShare(has = share);
   }
-  void Shrink() override { has = (*device)->SetShare((*device)->GetShareNeed().taken_bytes); }
+  void Shrink() override {
+    (*device)->PrepareShare((*device)->GetShareNeed().taken_bytes);
+    has = (*device)->SetShare((*device)->GetShareNeed().taken_bytes);
+  }
   absl::Status Await(uint64_t bytes, absl::FunctionRef<std::string()> name) override {
     names.push_back(name());
     if (!answer.ok()) return answer;
+    if (ends) {
+      (*device)->Shutdown();
+      return absl::OkStatus();
+    }
     const ShareNeed need = (*device)->GetShareNeed();
     most = std::max({most, bytes, need.least_bytes, need.wanted_bytes + need.away_bytes});
     Grow(most);
@@ -42,6 +49,7 @@ class Share : public GpuShare {
   uint64_t has = 0;
   std::vector<std::string> names;
   absl::Status answer;
+  bool ends = false;
 };
 
 class SharedDeviceTest : public ::testing::Test {
@@ -151,6 +159,44 @@ TEST_F(SharedDeviceTest, APauseOfTheJobInIdlenessDropsAndIsRefusedInWords) {
   Resume(device_);
   EXPECT_EQ(FillOne(device_, cache, 4), CUDA_SUCCESS);
   EXPECT_EQ(Wrong(device_, cache, 4), 0u);
+}
+
+TEST_F(SharedDeviceTest, AResumeOfTheJobsEndsIdleness) {
+  const std::vector<CUdeviceptr> blocks = AllocateFilled(device_, 4);
+  BeIdle();
+  Pause(device_);
+  Resume(device_, kAll, /*wait=*/true);
+  for (const CUdeviceptr block : blocks) EXPECT_EQ(StateOf(device_, block), BlockState::kResident);
+  EXPECT_TRUE(share_.names.empty());
+}
+
+TEST_F(SharedDeviceTest, IdlenessLeavesAPauseOfTheJobsAsItIs) {
+  const std::vector<CUdeviceptr> blocks = AllocateFilled(device_, 2);
+  Pause(device_);
+  BeIdle();
+  EXPECT_EQ(device_->GetShareNeed().away_bytes, 0u);
+  EXPECT_EQ(FillOne(device_, blocks[0], 9), CUDA_ERROR_ILLEGAL_STATE);
+  Resume(device_);
+  ExpectContents(device_, blocks);
+  EXPECT_TRUE(share_.names.empty());
+}
+
+TEST_F(SharedDeviceTest, ALaunchThatWaitsAtTheEndOfTheProcessGoesOn) {
+  share_.most = 2 * kBlock + kExternalShare;
+  const std::vector<CUdeviceptr> blocks = AllocateFilled(device_, 3);
+  share_.ends = true;  // it returns since the device does not serve any more
+  device_.Launch(nullptr, {blocks[0], blocks[1], blocks[2]}, [](const auto&) {});
+  EXPECT_EQ(share_.names.size(), 1u) << "it does not wait again and again";
+}
+
+TEST_F(SharedDeviceTest, ExternalMemoryIsAskedForBeforeBlocksLeaveForIt) {
+  const std::vector<CUdeviceptr> blocks = AllocateFilled(device_, 3);
+  device_->BeginExternalAllocation(kBlock);
+  device_->OnExternalBytes(kBlock);
+  device_->EndExternalAllocation(kBlock, /*failed=*/false);
+  EXPECT_GE(share_.has, 4 * kBlock);
+  ExpectContents(device_, blocks);
+  EXPECT_EQ(device_->Stats().evictions, 0u);
 }
 
 TEST_F(SharedDeviceTest, AResumeAsksForAShareFirst) {

@@ -47,11 +47,14 @@ class Blocks : public FakeResidency {
   ShareNeed GetShareNeed() const override {
     ShareNeed need;
     need.least_bytes = largest_launch;
+    need.most_bytes = most;
     const uint64_t all = live;
     need.wanted_bytes = away || paused ? 0 : all;
     need.away_bytes = away ? all : 0;
     need.paused_bytes = away || paused ? all : 0;
     need.taken_bytes = away || paused ? pinned : std::min(all, share.load());
+    need.wanted_bytes += fresh;
+    need.taken_bytes += fresh;
     need.launches = launches_done;
     need.serving = serving;
     return need;
@@ -71,6 +74,8 @@ class Blocks : public FakeResidency {
   }
 
   std::atomic<uint64_t> live{0}, share{0}, launches_done{0};
+  std::atomic<uint64_t> most{kDevice};
+  std::atomic<uint64_t> fresh{0};  // of blocks that came while the others were away
   uint64_t largest_launch = 0, pinned = 0, least_kept = 0;
   std::atomic<bool> away{false}, paused{false}, quiet{true}, serving{true};
   absl::Status pause_status;
@@ -170,6 +175,51 @@ TEST_F(DeviceShareTest, AnIdleJobGivesUpWhatAnotherWants) {
   EXPECT_EQ(b_.blocks.share, 500 * kMiB);
 }
 
+TEST_F(DeviceShareTest, WhoIsIdleHimselfWantsNothing) {
+  Need(&a_, 500 * kMiB);
+  Need(&b_, 500 * kMiB);
+  Poll(3600);
+  Poll();
+  EXPECT_FALSE(a_.blocks.away || b_.blocks.away);
+}
+
+TEST_F(DeviceShareTest, WhoComesBackWithNewBlocksIsNotAwayAnyMore) {
+  Need(&a_, 500 * kMiB);
+  Need(&b_, 500 * kMiB);
+  Poll();
+  ++b_.blocks.launches_done;
+  Poll(30);
+  ASSERT_TRUE(a_.blocks.away);
+  ++a_.blocks.launches_done;  // none of them names what is away
+  Poll();
+  EXPECT_EQ(a_.back, 1);
+  a_.blocks.fresh = 40 * kMiB;
+  a_.share->Grow(40 * kMiB);
+  EXPECT_EQ(a_.blocks.share, 40 * kMiB);
+  b_.blocks.live = 630 * kMiB;
+  Poll();
+  ++b_.blocks.launches_done;
+  Poll(30);
+  EXPECT_EQ(a_.left, 2) << "it gives up what it has had since";
+}
+
+TEST_F(DeviceShareTest, WhoWaitsAndCannotMakeWayIsRefused) {
+  Need(&a_, 500 * kMiB);
+  Need(&b_, 100 * kMiB);
+  a_.blocks.pause_status = absl::ResourceExhaustedError("there is no place for it");
+  std::thread launch([&] {
+    const absl::Status refused = Await(&a_, 600 * kMiB);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("there is no place for it"));
+  });
+  ASSERT_TRUE(tests::WaitUntil([&] { return !waits_.UnderWay().empty(); }));
+  b_.share->Grow(300 * kMiB);
+  b_.blocks.live = 300 * kMiB;
+  Poll();
+  ++b_.blocks.launches_done;
+  Poll(30);
+  launch.join();
+}
+
 TEST_F(DeviceShareTest, NotBeforeItsTimeNotWhileAKernelRunsAndNotInACapture) {
   Need(&a_, 500 * kMiB);
   Need(&b_, 500 * kMiB);
@@ -255,6 +305,28 @@ TEST_F(DeviceShareTest, WhatHasNoPlaceElsewhereStaysInTheShare) {
   Poll();
   Need(&b_, 600 * kMiB);
   EXPECT_EQ(b_.blocks.share, 440 * kMiB);
+}
+
+TEST_F(DeviceShareTest, AJobTakesNoMoreThanItMayHave) {
+  a_.blocks.most = 200 * kMiB;
+  Need(&a_, 500 * kMiB);
+  EXPECT_EQ(a_.blocks.share, 200 * kMiB);
+  a_.blocks.live = 50 * kMiB;
+  a_.blocks.most = 100 * kMiB;  // set_gpu_memory
+  Poll();
+  EXPECT_EQ(a_.blocks.share, 100 * kMiB);
+  Need(&b_, 540 * kMiB);
+  EXPECT_EQ(b_.blocks.share, 540 * kMiB);
+}
+
+TEST_F(DeviceShareTest, WhatNoJobCanMakeWayForIsRefused) {
+  Need(&a_, 200 * kMiB);
+  free_ = 240 * kMiB;  // 200 MiB are somebody else's
+  const absl::Status refused = Await(&b_, 500 * kMiB);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(
+      std::string(refused.message()),
+      HasSubstr("500.00 MiB must be there at once, and the GPU has 400.00 MiB for all jobs that share it"));
 }
 
 TEST_F(DeviceShareTest, TwoThatWaitForEachOtherAreIdle) {

@@ -159,6 +159,7 @@ class FakeResidency : public allocator::Residency {
   }
   uint64_t SetCap(uint64_t bytes) override { return bytes; }
   uint64_t SetShare(uint64_t bytes) override { return bytes; }
+  void PrepareShare(uint64_t) override {}
   allocator::ShareNeed GetShareNeed() const override { return {}; }
   bool Quiet() override { return true; }
   void MemoryInfo(uint64_t* free, uint64_t* total) const override {

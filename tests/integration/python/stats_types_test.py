@@ -128,9 +128,10 @@ class StatsTypesTest(unittest.TestCase):
         right = "import spillway\ns = spillway.stats()\na: int = s['spilled_bytes']\nb: float = s['devices'][0]['step']['seconds']\nc: str = s['directories'][0]['path']\n"
         wrong = {"import spillway\nspillway.stats()['spiled_bytes']\n": "spiled_bytes", "import spillway\na: str = spillway.stats()['pid']\n": "Incompatible"}
         with tempfile.TemporaryDirectory() as folder:
-            for code, words in {right: "Success", **wrong}.items():
-                (Path(folder) / "user.py").write_text(code)
-                run = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", folder, "user.py"], cwd=folder, capture_output=True, text=True,
+            for number, (code, words) in enumerate({right: "Success", **wrong}.items()):
+                name = f"user_{number}.py"  # in one of a name mypy may take what its cache has of the file before
+                (Path(folder) / name).write_text(code)
+                run = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", folder, name], cwd=folder, capture_output=True, text=True,
                                      env={**os.environ, "MYPYPATH": str(PACKAGE)})  # fmt: skip
                 self.assertIn(words, run.stdout, run.stdout + run.stderr)
 

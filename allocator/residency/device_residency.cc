@@ -305,38 +305,23 @@ void DeviceResidency::SetPlan(std::shared_ptr<const policy::MigrationPlan> plan)
   components_->thread->Wake();
 }
 
-uint64_t DeviceResidency::SetCap(uint64_t bytes) {
+uint64_t DeviceResidency::SetLimit(uint64_t (Charges::*set)(TableLock*, uint64_t), uint64_t bytes) {
   if (core_->closed.load()) return bytes;
+  Charges& charges = components_->charges;
   uint64_t limit;
   {
     TableLock lock(core_->table);
-    bytes = components_->charges.SetCap(&lock, bytes);
-    limit = components_->charges.limit(lock);
+    bytes = (charges.*set)(&lock, bytes);
+    limit = charges.limit(lock);
   }
-  NoteLimit(limit);
-  return bytes;
-}
-
-uint64_t DeviceResidency::SetShare(uint64_t bytes) {
-  if (core_->closed.load()) return bytes;
-  uint64_t limit;
-  {
-    TableLock lock(core_->table);
-    bytes = components_->charges.SetShare(&lock, bytes);
-    limit = components_->charges.limit(lock);
-  }
-  NoteLimit(limit);
+  core_->ScaleToCap(limit);
+  components_->thread->Wake();
   return bytes;
 }
 
 void DeviceResidency::PrepareShare(uint64_t bytes) {
   TableLock lock(core_->table);
   components_->charges.PrepareShare(&lock, bytes);
-}
-
-void DeviceResidency::NoteLimit(uint64_t limit) {
-  core_->ScaleToCap(limit);
-  components_->thread->Wake();
 }
 
 ShareNeed DeviceResidency::GetShareNeed() const {

@@ -91,8 +91,8 @@ class DeviceResidency : public Residency {
   MachineFigures Machine() const override;
   ReservedBytes Reserved() const override;
   void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const override;
-  uint64_t SetCap(uint64_t bytes) override;
-  uint64_t SetShare(uint64_t bytes) override;
+  uint64_t SetCap(uint64_t bytes) override { return SetLimit(&Charges::SetCap, bytes); }
+  uint64_t SetShare(uint64_t bytes) override { return SetLimit(&Charges::SetShare, bytes); }
   void PrepareShare(uint64_t bytes) override;
   ShareNeed GetShareNeed() const override;
   bool Quiet() override;
@@ -169,8 +169,8 @@ class DeviceResidency : public Residency {
   // Records on the block every use that is recorded on the block that carried its address.
   void RecordPointerBlockUsesLocked(const TableLock& lock, Block* block, const Block& pointer_block)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // After a limit of the budget was set: what follows from it.
-  void NoteLimit(uint64_t limit);
+  // Sets one limit of the budget; the lower of them all is in force.
+  uint64_t SetLimit(uint64_t (Charges::*set)(TableLock*, uint64_t), uint64_t bytes);
   // Adds what is counted by walking all live blocks.
   void AddBlocksLocked(const TableLock& lock, ResidencyStats* stats) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);

@@ -54,18 +54,19 @@ class JobPause final : public allocator::PauseGate {
   absl::Status Ask(bool pause);
   // The other of the two.
   absl::Status Toggle();
-  // ---- For want of launches (DeviceShare). Any thread.
-
-  // The device's blocks have been away since `began` (ns of the system's steady clock), and are wanted again.
-  // Takes a lock that may be taken with those of the engine's parts held.
-  void NoteIdle(int device, int64_t began, const allocator::PauseStats& stats);
-  void NoteIdleEnd(int device);
-
   // One JSON object: "state" (running, pausing, paused, resuming), "error" where the last pause came to
   // nothing, and what the last pause came to.
   std::string StateJson() const;
 
   absl::Status AwaitResume(absl::FunctionRef<std::string()> name, const os::Atomic<bool>& stopped) override;
+
+  // ---- For want of launches (DeviceShare). Any thread, also with the lock of a share.
+
+  // The device's blocks have been away since `began` (ns of the system's steady clock), and are wanted again.
+  void NoteIdle(int device, int64_t began, const allocator::PauseStats& stats);
+  void NoteIdleEnd(int device);
+
+  // ---- Reports, and the end.
 
   PauseFigures figures() const;
   // The last kMostIntervals pauses that were carried out, in the order of their ends of leaving.
@@ -106,11 +107,12 @@ class JobPause final : public allocator::PauseGate {
   std::string error_ ABSL_GUARDED_BY(mu_);
   allocator::PauseStats last_ ABSL_GUARDED_BY(mu_);
   PauseFigures figures_ ABSL_GUARDED_BY(mu_);
-  mutable os::Mutex intervals_mu_{os::LockRank::kRecorder};
-  std::deque<ReportedPause> intervals_ ABSL_GUARDED_BY(intervals_mu_);
   int64_t paused_since_ ABSL_GUARDED_BY(mu_) = 0;  // from outside; ns of the system's steady clock
   bool started_ ABSL_GUARDED_BY(mu_) = false;
   os::JoinableThread thread_;
+
+  mutable os::Mutex intervals_mu_{os::LockRank::kRecorder};  // taken with that of a share held
+  std::deque<ReportedPause> intervals_ ABSL_GUARDED_BY(intervals_mu_);
 };
 
 }  // namespace spillway::integration

@@ -43,8 +43,8 @@ absl::Status Charges::RefusalOf(Charge charge, uint64_t promised_elsewhere) cons
   charge.chunk_target += whole(budget_.MostTarget()) - whole(budget_.ChunkTarget());
   const std::string on_gpu = OnGpuText(charge);
   std::string raise = " too little. To do: ";
-  // A budget with a reserve is all that the GPU had.
-  if (Capped() || budget_.reserve == 0)
+  // A budget with a reserve is all that the GPU had, and a shared GPU's is what it has for all jobs.
+  if (Capped() || (budget_.reserve == 0 && share_ == nullptr))
     raise += std::string("raise ") +
              (Capped() ? "the job's limit (set_per_process_memory_fraction, set_gpu_memory)"
                        : "SPILLWAY_GPU_MEMORY") +

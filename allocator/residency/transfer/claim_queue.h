@@ -101,8 +101,8 @@ class ClaimQueue {
   // lock.
   absl::Status AwaitLocked(TableLock* lock, os::Wait* wait, Name name, bool* named)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  absl::Status ClaimInTurnLocked(TableLock* lock, const AccessSet& set, Name name, Ticket* ticket, Grant* grant)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  absl::Status ClaimInTurnLocked(TableLock* lock, const AccessSet& set, Name name, Ticket* ticket,
+                                 Grant* grant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* ticket, Grant* grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool AllLaunchableLocked(const TableLock& lock, const Grant& grant, std::vector<CUevent>* arrivals);

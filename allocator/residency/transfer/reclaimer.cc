@@ -231,7 +231,8 @@ void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
   stuck_since_ = 0;
   if (EndEarlierPausesLocked(lock)) return;
   const ChunkPool& chunks = charges_->chunks(lock);
-  const uint64_t needed = chunks.created() + claims_->WantedLocked(lock) - std::min(chunks.created(), chunks.free());
+  const uint64_t needed =
+      chunks.created() + claims_->WantedLocked(lock) - std::min(chunks.created(), chunks.free());
   if (charges_->Lend(lock, needed)) return;
   if (failure.ok() && claims_->SendForShareLocked(lock, needed)) return;
   if (failure.ok()) {

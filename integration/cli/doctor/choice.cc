@@ -169,11 +169,12 @@ void Choice::GpuMemory() {
     return;
   }
   const DeviceFacts& first = devices.front();
-  Unset("gpu_memory",
-        absl::StrCat(more, "a job takes what is free at its first block, less a reserve; now that is on GPU 0 ",
-                     Text(MemoryPartsOf(LimitedBudget(DefaultBudget(first.free_bytes, 0),
-                                                Limited(UINT64_MAX, facts_.most_gpu_memory, first.bytes)),
-                                  first.bytes))));
+  Unset(
+      "gpu_memory",
+      absl::StrCat(more, "a job takes what is free at its first block, less a reserve; now that is on GPU 0 ",
+                   Text(MemoryPartsOf(LimitedBudget(DefaultBudget(first.free_bytes, 0),
+                                                    Limited(UINT64_MAX, facts_.most_gpu_memory, first.bytes)),
+                                      first.bytes))));
 }
 
 void Choice::HostMemory(const std::vector<const DiskFacts*>& disks) {

@@ -106,7 +106,8 @@ std::string MachineName() {
   struct stat status = {};
   if (!SharesMachine() || fstat(g_file, &status) != 0) return "-device-";
   char name[9];
-  std::snprintf(name, sizeof(name), "%08x", static_cast<unsigned>(status.st_ino * 2654435761u + status.st_dev));
+  std::snprintf(name, sizeof(name), "%08x",
+                static_cast<unsigned>(status.st_ino * 2654435761u + status.st_dev));
   return name;
 }
 

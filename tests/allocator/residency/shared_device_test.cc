@@ -103,7 +103,9 @@ TEST_F(SharedDeviceTest, AnAllocationThatNoLaunchCouldNameWaits) {
 
 TEST_F(SharedDeviceTest, WhatTheWholeDeviceCannotHoldIsRefusedAtOnce) {
   const auto refused = device_->Allocate(5 << 20, {});
-  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("GPU memory is short for one launch"));
+  const std::string words(refused.status().message());
+  EXPECT_THAT(words, HasSubstr("GPU memory is short for one launch"));
+  EXPECT_THAT(words, ::testing::EndsWith("too little. To do: make the batch smaller"));
   EXPECT_TRUE(share_.names.empty());
 }
 

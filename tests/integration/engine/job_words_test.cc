@@ -14,11 +14,12 @@ TEST(ServedLineTest, SaysWhatServesTheJob) {
   job.host_bytes = kGiB;
   job.disk = {"/nvme0", "/nvme1"};
   const std::string head = std::string("Spillway ") + SPILLWAY_VERSION_TEXT;
-  EXPECT_EQ(ServedLine(job),
-            head +
-                " serves PyTorch 2.11 on GPU 0 (1 visible): budget 2.00 GiB of 8.00 GiB (1.96 GiB "
-                "for blocks, 42.00 MiB for other memory of the process), host memory up to 1.00 GiB, disk /nvme0, "
-                "/nvme1");
+  EXPECT_EQ(
+      ServedLine(job),
+      head +
+          " serves PyTorch 2.11 on GPU 0 (1 visible): budget 2.00 GiB of 8.00 GiB (1.96 GiB "
+          "for blocks, 42.00 MiB for other memory of the process), host memory up to 1.00 GiB, disk /nvme0, "
+          "/nvme1");
   job.disk.clear();
   job.host_bytes = 0;
   job.framework = "";
@@ -29,7 +30,8 @@ TEST(ServedLineTest, SaysWhatServesTheJob) {
   EXPECT_EQ(ServedLine(job),
             head +
                 " serves this job on GPU 0 (1 visible): budget 168.00 MiB of 200.00 MiB (152.00 MiB for "
-                "blocks, 16.00 MiB for other memory of the process; a reserve of 32.00 MiB), shared with other jobs, "
+                "blocks, 16.00 MiB for other memory of the process; a reserve of 32.00 MiB), shared with "
+                "other jobs, "
                 "host memory none, disk none; rank 3 of 8");
 }
 

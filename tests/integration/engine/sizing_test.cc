@@ -75,13 +75,16 @@ TEST(LimitedBudgetTest, BoundsWhatMayBeLentAsWell) {
 
 TEST(MemoryPartsTest, AreASum) {
   const MemoryParts found = MemoryPartsOf(DefaultBudget(190 << 20, 0), 200 << 20);
-  EXPECT_EQ(found.blocks_bytes + found.process_bytes + found.reserve_bytes + found.taken_bytes, uint64_t{200} << 20);
+  EXPECT_EQ(found.blocks_bytes + found.process_bytes + found.reserve_bytes + found.taken_bytes,
+            uint64_t{200} << 20);
   EXPECT_EQ(Text(found),
-            "158.00 MiB of 200.00 MiB (142.00 MiB for blocks, 16.00 MiB for other memory of the process; a reserve of "
+            "158.00 MiB of 200.00 MiB (142.00 MiB for blocks, 16.00 MiB for other memory of the process; a "
+            "reserve of "
             "32.00 MiB, 10.00 MiB in use before)");
   const MemoryParts asked = MemoryPartsOf({64 << 20, 0}, 200 << 20);
   EXPECT_EQ(asked.taken_bytes, 0u) << "it was not looked for";
-  EXPECT_EQ(Text(asked), "64.00 MiB of 200.00 MiB (48.00 MiB for blocks, 16.00 MiB for other memory of the process)");
+  EXPECT_EQ(Text(asked),
+            "64.00 MiB of 200.00 MiB (48.00 MiB for blocks, 16.00 MiB for other memory of the process)");
   EXPECT_EQ(MemoryPartsOf({8 << 20, 0}, 200 << 20).blocks_bytes, 0u) << "less than other memory may take";
 }
 

@@ -49,7 +49,9 @@ absl::Status StartWith(const DoctorFacts& facts) {
 TEST(ChoiceTest, AGoodMachine) {
   const DoctorFacts facts = GoodFacts();
   EXPECT_EQ(Find(facts, "gpu_memory").value, "") << "a job finds out itself what is free";
-  EXPECT_THAT(Find(facts, "gpu_memory").reason, HasSubstr("now that is on GPU 0 77.00 GiB of 80.00 GiB (75.46 GiB for blocks, 1.54 GiB for other memory of the "
+  EXPECT_THAT(Find(facts, "gpu_memory").reason,
+              HasSubstr("now that is on GPU 0 77.00 GiB of 80.00 GiB (75.46 GiB for blocks, 1.54 GiB for "
+                        "other memory of the "
                         "process; a reserve of 1.00 GiB, 2.00 GiB in use before)"));
   EXPECT_EQ(Find(facts, "dirs").value, "/nvme0");
   EXPECT_EQ(Find(facts, "dirs").reason, "space for 450.00 GiB, 3.00 GB/s in the slower direction");
@@ -73,8 +75,11 @@ TEST(ChoiceTest, LimitsOfTheOperatorBoundWhatIsChosen) {
   EXPECT_EQ(Find(facts, "host_memory").value, "10GiB");
   EXPECT_THAT(Find(facts, "host_memory").reason,
               HasSubstr("the limit of /etc/spillway.conf; without it half of"));
-  EXPECT_THAT(Find(facts, "gpu_memory").reason, HasSubstr("now that is on GPU 0 40.00 GiB of 80.00 GiB (39.20 GiB for blocks, 820.00 MiB for other memory of "
-                        "the process)"));
+  EXPECT_THAT(
+      Find(facts, "gpu_memory").reason,
+      HasSubstr(
+          "now that is on GPU 0 40.00 GiB of 80.00 GiB (39.20 GiB for blocks, 820.00 MiB for other memory of "
+          "the process)"));
   facts.most_host_memory = Size{.bytes = uint64_t{90} << 30};
   EXPECT_EQ(Find(facts, "host_memory").value, "50GiB") << "the limit is above it";
 }

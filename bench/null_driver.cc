@@ -22,6 +22,12 @@ struct Nothing<R, CUresult(CUDAAPI*)(A...)> {
   static CUresult CUDAAPI Call(A...) { return CUDA_SUCCESS; }
 };
 
+// A function of this type that does nothing.
+template <typename... A>
+void* NothingOf(CUresult(CUDAAPI*)(A...)) {
+  return reinterpret_cast<void*>(+[](A...) -> CUresult { return CUDA_SUCCESS; });
+}
+
 // Handles that nobody looks into.
 template <typename Handle>
 Handle NewHandle() {
@@ -31,6 +37,10 @@ Handle NewHandle() {
 
 std::map<std::string, void*> Functions() {
   std::map<std::string, void*> functions;
+  // What the product calls, and what it takes the place of.
+#define DRIVER_ENTRY(symbol) functions[#symbol] = NothingOf(static_cast<decltype(&::symbol)>(nullptr));
+#include "allocator/driver/driver_entries.def"
+#undef DRIVER_ENTRY
   integration::ForEachRow([&functions]<Row R>() {
     functions[RowTraits<R>::kInfo.symbol] = reinterpret_cast<void*>(&Nothing<R>::Call);
   });

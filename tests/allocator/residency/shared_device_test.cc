@@ -194,8 +194,8 @@ TEST_F(SharedDeviceTest, ALaunchThatWaitsAtTheEndOfTheProcessGoesOn) {
 TEST_F(SharedDeviceTest, ExternalMemoryIsAskedForBeforeBlocksLeaveForIt) {
   const std::vector<CUdeviceptr> blocks = AllocateFilled(device_, 3);
   device_->BeginExternalAllocation(kBlock);
-  device_->OnExternalBytes(kBlock);
   device_->EndExternalAllocation(kBlock, /*failed=*/false);
+  device_->OnExternalBytes(kBlock);
   EXPECT_GE(share_.has, 4 * kBlock);
   ExpectContents(device_, blocks);
   EXPECT_EQ(device_->Stats().evictions, 0u);

@@ -27,6 +27,7 @@ CODES = {"cuMemCreate": 2, "cuMemSetAccess": NOT_READY, "cuFuncGetParamInfo": 80
 
 # Calls that the job does not come to, and why.
 NOT_REACHED = {
+    "cuDeviceGetUuid_v2": "a job that shares its GPU alone; share_test",
     "cuDevicePrimaryCtxRelease_v2": "`spillway doctor` alone; doctor_test",
     "cuMemHostUnregister": "host memory goes back where another process is due it; every_call_test's demotion",
 }

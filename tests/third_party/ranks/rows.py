@@ -178,7 +178,7 @@ def cap_of(row, uncapped, spill):
 
 def judge_parts(row, capped, host, problems):
     """Each rank says what it may take: equal parts of the node's host memory. A disk is not divided beforehand."""
-    line = r"on GPU \d+ \(\d+ visible\): budget [\d.]+ \w+ of [\d.]+ \w+, host memory up to ([\d.]+ \w+), disk /"
+    line = r"on GPU \d+ \(\d+ visible\): budget [\d.]+ \w+ of [\d.]+ \w+ \([^)]*\), host memory up to ([\d.]+ \w+), disk /"
     hosts = [size_of(text) for text in re.findall(line, capped.log)]
     if not problems.expect(len(hosts) == row.ranks * row.used, f"{row.name}: {len(hosts)} devices reported what they have"):
         return

@@ -86,6 +86,7 @@ struct Charge {
   uint64_t pinned = 0;         // live blocks with a long-term pin: they never leave
   uint64_t paused = 0;         // live blocks that are paused, and have no place on the GPU
   uint64_t chunk_target = 0;   // GpuBudget::ChunkTarget
+  uint64_t reachable = 0;  // of a launch and pinned blocks, may be in host memory (Charges::reachable_bytes)
 
   // The same with another target.
   Charge With(uint64_t target) const {
@@ -96,12 +97,22 @@ struct Charge {
   bool FitsGpu() const { return live <= chunk_target; }
   // The largest launch that may still come. A launch may name any block alone.
   uint64_t LargestLaunch() const { return std::max(largest_set, largest_block); }
-  // Whether the blocks of any launch fit the GPU together, beside the pinned ones.
-  bool LaunchFits() const { return pinned + LargestLaunch() <= chunk_target; }
+  // Whether the blocks of any launch fit the GPU together, beside the pinned ones; with what kernels reach in host
+  // memory.
+  bool LaunchFits() const { return pinned + LargestLaunch() <= chunk_target + reachable; }
+  // What the GPU must have for that.
+  uint64_t LeastOnGpu() const {
+    const uint64_t all = pinned + LargestLaunch();
+    return all - std::min(all, reachable);
+  }
   // Bytes that must stay free, on the GPU or in the tiers, so that blocks can be exchanged: for the next
   // launch, and for one block that leaves whole and is in both places meanwhile. With both free somewhere,
   // either every block can leave, or the launch has its memory already.
-  uint64_t Headroom() const { return LargestLaunch() + largest_block; }
+  // What is reached is not exchanged.
+  uint64_t Headroom() const {
+    return reachable == 0 ? LargestLaunch() + largest_block
+                          : std::min(LargestLaunch(), chunk_target) + std::min(largest_block, chunk_target);
+  }
   // Bytes of the tiers' capacity that this device must have promised (SharedCapacity). Nothing needs to be
   // exchanged while everything fits on the GPU. What is paused has its place there, and comes back: what else
   // is allocated may not take the memory that is needed then.

@@ -63,7 +63,10 @@ MachineFigures DeviceResidency::Machine() const {
 void DeviceResidency::AddBlocksLocked(const TableLock& lock, ResidencyStats* stats) const {
   core_->table.ForEachLiveLocked(lock, [&](Block* block) {
     const uint64_t bytes = block->chunks * core_->chunk_bytes;
-    if (block->has_chunks()) stats->resident_bytes += bytes;
+    const uint64_t reached = block->memory.reached.size() * core_->chunk_bytes;
+    if (block->has_chunks()) stats->resident_bytes += bytes - reached;
+    stats->reached_now_bytes += reached;
+    if (block->copies.homes.empty()) stats->host_tier_bytes += reached;
     stats->clean_copy_bytes += block->copies.copy_homes.size() * core_->chunk_bytes;
     for (const ExtentHome& home : block->copies.homes)
       (home.on_disk ? stats->disk_tier_bytes : stats->host_tier_bytes) += core_->chunk_bytes;

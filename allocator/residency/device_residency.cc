@@ -23,6 +23,7 @@ DeviceResidency::Components::Components(const ResidencyOptions& options, const R
       charges(options, parts, &core.table, &core.evict),
       addresses(options, parts, &core.table),
       clean(&core.table, parts.host, parts.disk),
+      reach(&core, &clean),
       log(&core.clock),
       hash(parts.driver, parts.context, options.device, parts.hash_code),
       writes(parts.driver, &hash, &core.table) {}
@@ -32,15 +33,19 @@ absl::Status DeviceResidency::Components::Start() {
                             CopyStreams::Create(core.parts.driver, &core.clock, &core.error, core.waits));
   thread.emplace(&core, [this] { return Poll(); });
   const auto wake = [this] { thread->Wake(); };
-  faulter.emplace(&core, Faulter::Parts{&charges, &addresses, &clean, copies.get()}, wake);
-  evictor.emplace(&core, Evictor::Parts{&charges, &addresses, &clean, &hash, copies.get()}, wake);
+  faulter.emplace(&core, Faulter::Parts{&charges, &addresses, &clean, copies.get(), &reach}, wake);
+  evictor.emplace(&core, Evictor::Parts{&charges, &addresses, &clean, &hash, copies.get(), &reach}, wake);
   demoter.emplace(&core, wake);
   probe.emplace(&core, &charges, copies.get());
   releaser.emplace(&core, &charges, &*evictor, wake);
-  claims.emplace(&core, &charges, &*faulter, wake);
+  const auto leave = [this](const TableLock& lock, const std::vector<Block*>& blocks) {
+    for (const Block* block : blocks) plan_runner->NoteUnplannedLocked(lock, *block);
+    evictor->StartLocked(lock, blocks);
+  };
+  claims.emplace(&core, &charges, &*faulter, &reach, leave, wake);
   plan_runner.emplace(&core, &charges, &log, &*evictor, &*faulter);
-  reclaimer.emplace(
-      &core, Reclaimer::Parts{&charges, &addresses, &*evictor, &*faulter, &*claims, &*plan_runner, &*probe});
+  reclaimer.emplace(&core, Reclaimer::Parts{&charges, &addresses, &*evictor, &*faulter, &*claims,
+                                            &*plan_runner, &*probe, &*demoter});
   pauser.emplace(&core,
                  Pauser::Parts{&charges, &clean, &*evictor, &*faulter, &*claims, &*plan_runner,
                                [this] { return releaser->ReleaseFree(); }},
@@ -55,7 +60,12 @@ DeviceThread::PollResult DeviceResidency::Components::Poll() {
   result.moved |= faulter->Poll();
   result.moved |= probe->Poll();
   if (!probe->suspends_evictions()) result.moved |= evictor->Poll();
-  result.moved |= demoter->Poll();
+  uint64_t host_wanted;
+  {
+    const TableLock lock(core.table);
+    host_wanted = claims->HostWantedLocked(lock);
+  }
+  result.moved |= demoter->Poll(host_wanted);
   result.progress = result.moved;
   result.progress |= allocations->FinishFrees();
   result.progress |= writes.Poll();
@@ -98,8 +108,9 @@ absl::Status DeviceResidency::Start() {
   allocations_ = &*m.allocations;
   launches_.emplace(
       core_,
-      Launches::Parts{&m.log, &*m.claims, &*m.faulter, m.copies.get(), &m.writes, &m.plan_runner->throttle(),
-                      refusals_, [this](auto call) { return RepeatWhenFull(kMaxGiveBacks, 0, call); },
+      Launches::Parts{&m.log, &*m.claims, &*m.faulter, m.copies.get(), &m.reach, &m.writes,
+                      &m.plan_runner->throttle(), refusals_,
+                      [this](auto call) { return RepeatWhenFull(kMaxGiveBacks, 0, call); },
                       [this](const AccessSet& set) { return Residency::Pin(set, PinReason::kGraph); }});
   if (core_->options.evict) m.hash.Begin();
   return m.thread->Start();

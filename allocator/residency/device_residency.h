@@ -134,6 +134,7 @@ class DeviceResidency : public Residency {
     Charges charges;          // the account of the device's memory
     FreeAddresses addresses;  // those that may be handed out
     CleanCopies clean;        // copies off the GPU that may still be equal to their blocks
+    Reach reach;              // what launches use in host memory
     LaunchLog log;            // launches in the order of the gate
     HashLoader hash;          // loads the content hash, on a thread of its own
     WriteSampler writes;      // learns which launches write

@@ -32,6 +32,7 @@ Launches::Launches(Core* core, Parts parts)
       claims_(parts.claims),
       faulter_(parts.faulter),
       copies_(parts.copies),
+      reach_(parts.reach),
       writes_(parts.writes),
       throttle_(parts.throttle),
       refusals_(parts.refusals),
@@ -348,6 +349,7 @@ CUresult Launches::RunPrepared(const AccessSet& needed, const AccessSet& named, 
     for (Block* block : grant->pinned) {
       if (!SPILLWAY_MUTANT(kPinnedUnrecorded)) RecordLaunchUse(core_->clock, block, value, thread, at);
     }
+    if (reach_->on()) reach_->NoteLaunch(grant->pinned, [&] { return NameOfLaunch(tag); });
   } else if (hashes_queued) {  // they read the blocks although the launch was refused
     const TimelineValue value = core_->clock.QueuedOn(index);
     for (Block* block : grant->pinned) RecordUse(core_->clock, block, value);

@@ -17,6 +17,7 @@
 #include "allocator/residency/plan/plan_throttle.h"
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/state/launch_log.h"
+#include "allocator/residency/state/reach.h"
 #include "allocator/residency/transfer/claim_queue.h"
 #include "allocator/residency/transfer/copy_streams.h"
 #include "allocator/residency/transfer/faulter.h"
@@ -32,6 +33,7 @@ class Launches {
     ClaimQueue* claims = nullptr;
     Faulter* faulter = nullptr;
     CopyStreams* copies = nullptr;
+    Reach* reach = nullptr;
     WriteSampler* writes = nullptr;
     const PlanThrottle* throttle = nullptr;
     Refusals* refusals = nullptr;
@@ -125,6 +127,7 @@ class Launches {
   ClaimQueue* const claims_;
   Faulter* const faulter_;
   CopyStreams* const copies_;
+  Reach* const reach_;
   WriteSampler* const writes_;
   const PlanThrottle* const throttle_;
   Refusals* const refusals_;

@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "allocator/driver/cuda_driver.h"
+#include "allocator/tier/host_handles.h"
 #include "io/node_share.h"
 #include "io/os/wait.h"
 
@@ -33,6 +34,8 @@ enum class HostUse : int { kStorage, kEvictStaging, kFaultStaging };
 // A host buffer or a staging buffer, by its use.
 struct PinnedBuffer {
   std::byte* data = nullptr;  // page aligned, pinned, buffer_bytes long
+  CUmemGenericAllocationHandle handle =
+      0;  // of host buffers of a pool that kernels can reach; may be mapped besides
 };
 
 class HostPool {
@@ -43,6 +46,7 @@ class HostPool {
     int evict_staging_buffers = 4;    // at least 2 where there is a disk tier, else 0
     int fault_staging_buffers = 8;    // likewise
     uint64_t slab_bytes = 32 << 20;   // pinned at a time
+    HostReach reach;                  // with devices: host buffers are handles, which these can reach
     os::WaitList* waits = nullptr;    // the process's; null: one of the pool's own
     // What processes of the node share; null: nothing. From Create on only the pool uses it.
     io::NodeShare* share = nullptr;
@@ -85,6 +89,8 @@ class HostPool {
 
   // Size of every buffer.
   uint64_t buffer_bytes() const;
+  // Whether each host buffer has a handle.
+  bool reachable() const;
   // The host tier's capacity: bytes that are pinned, taken or not. It only grows. Any thread, no lock.
   uint64_t storage_capacity_bytes() const;
   // The most that the capacity may become, as far as is known: Options::storage_bytes, or what was pinned when the

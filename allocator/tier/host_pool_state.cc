@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -139,12 +140,13 @@ bool HostPool::State::PinNextLocked() {
   }
   mu.Unlock();
   const int64_t start = os::Clock::System()->NowNanos();
-  absl::StatusOr<std::byte*> slab = PinSlab(driver, context, bytes);
+  absl::StatusOr<HandleSlab> slab = MakeSlab(buffers);
   const int64_t nanos = os::Clock::System()->NowNanos() - start;
   mu.Lock();
   if (slab.ok()) {
     NotePinLocked(bytes, nanos);
-    AddSlabLocked(HostUse::kStorage, *slab, buffers);
+    if (!slab->handles.empty()) handles.emplace(slab->start, std::move(slab->handles));
+    AddSlabLocked(HostUse::kStorage, slab->start, buffers);
   } else {
     if (share != nullptr) share->Register(share->taken() - bytes, options.shared_bytes);
     if (large)
@@ -154,6 +156,21 @@ bool HostPool::State::PinNextLocked() {
   }
   pinned.NotifyAll();
   return true;
+}
+
+absl::StatusOr<HandleSlab> HostPool::State::MakeSlab(size_t buffers) const {
+  if (!options.reach.devices.empty())
+    return MakeHandleSlab(driver, context, options.reach, options.buffer_bytes, buffers);
+  SPILLWAY_ASSIGN_OR_RETURN(std::byte* const start, PinSlab(driver, context, buffers * options.buffer_bytes));
+  return HandleSlab{start, 0, {}};
+}
+
+PinnedBuffer HostPool::State::BufferLocked(std::byte* data) const {
+  const auto next = handles.upper_bound(data);
+  if (next == handles.begin()) return {data};
+  const auto& [start, slab] = *std::prev(next);
+  const auto index = static_cast<size_t>(data - start) / options.buffer_bytes;
+  return {data, index < slab.size() ? slab[index] : 0};
 }
 
 void HostPool::State::NotePinLocked(uint64_t bytes, int64_t nanos) {
@@ -246,7 +263,7 @@ size_t HostPool::Take(HostUse use, size_t count, std::vector<PinnedBuffer>* buff
   State::Kind& kind = state_->KindOf(use);
   std::vector<std::byte*> found;
   const size_t taken = kind.free.Take(count, &found);
-  for (std::byte* const data : found) buffers->push_back({data});
+  for (std::byte* const data : found) buffers->push_back(state_->BufferLocked(data));
   if (use == HostUse::kStorage && taken < count) {
     state_->AskLocked(state_, (kind.created + count - taken) * state_->options.buffer_bytes);
   }
@@ -287,6 +304,7 @@ void HostPool::Abandon(HostUse use) {
 }
 
 uint64_t HostPool::buffer_bytes() const { return state_->options.buffer_bytes; }
+bool HostPool::reachable() const { return !state_->options.reach.devices.empty(); }
 uint64_t HostPool::storage_capacity_bytes() const { return state_->capacity.load(); }
 uint64_t HostPool::storage_cap_bytes() const { return state_->cap.load(); }
 

@@ -40,6 +40,9 @@ struct HostPool::State {
 
   Kind& KindOf(HostUse use) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return kinds[static_cast<int>(use)]; }
   void AddSlabLocked(HostUse use, std::byte* slab, size_t buffers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Memory for host buffers: handles, or registered.
+  absl::StatusOr<HandleSlab> MakeSlab(size_t buffers) const;
+  PinnedBuffer BufferLocked(std::byte* data) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void AskLocked(const std::shared_ptr<State>& self, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void RefuseLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   size_t NextSlabLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -69,6 +72,8 @@ struct HostPool::State {
   Kind kinds[3] ABSL_GUARDED_BY(mu) = {Kind{FreeBuffers(options.buffer_bytes)},
                                        Kind{FreeBuffers(options.buffer_bytes)},
                                        Kind{FreeBuffers(options.buffer_bytes)}};
+  // Of each slab of handles, by its start.
+  std::map<const std::byte*, std::vector<CUmemGenericAllocationHandle>> handles ABSL_GUARDED_BY(mu);
   uint64_t slabs_at_once ABSL_GUARDED_BY(mu) = 1;  // as one, 2 where a slab takes little time
   std::map<std::byte*, bool> read
       ABSL_GUARDED_BY(mu);                   // host buffers that are being read: given back meanwhile

@@ -55,10 +55,29 @@ absl::Status Tiers::StartHost(CUcontext context) {
   allocator::HostPool::Options pool = SharedPoolOptions(sharing, disk_ == nullptr ? 0 : disk_->drives());
   host_cap_bytes_ = sharing.share_bytes;
   pool.waits = waits_;
+  if (pool.storage_bytes > 0) pool.reach = FindReach(context);
   // Where it fails, the share ends: the others would leave a part to this process.
   SPILLWAY_ASSIGN_OR_RETURN(host_, allocator::HostPool::Create(driver_, context, pool));
   host_share_ = std::move(sharing.share);
   return absl::OkStatus();
+}
+
+// The devices whose kernels reach host memory, where that works here; else none.
+allocator::HostReach Tiers::FindReach(CUcontext context) const {
+  if (settings_.reach == ReachHost::kOff || settings_.Observes()) return {};
+  const auto ask = [&]() -> absl::StatusOr<allocator::HostReach> {
+    int devices = 0;
+    SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGetCount(&devices), "cuDeviceGetCount"));
+    SPILLWAY_ASSIGN_OR_RETURN(allocator::HostReach reach, allocator::FindHostReach(driver_, devices));
+    if (reach.devices.empty()) return reach;
+    SPILLWAY_RETURN_IF_ERROR(allocator::TryHostReach(driver_, context, reach, kChunkBytes));
+    return reach;
+  };
+  auto reach = ask();
+  if (reach.ok()) return *std::move(reach);
+  os::Log(os::LogLevel::kInfo,
+          absl::StrCat("kernels reach no host memory here: ", std::string(reach.status().message())));
+  return {};
 }
 
 absl::Status Tiers::StartDisk() {

@@ -65,6 +65,7 @@ class Tiers {
  private:
   absl::Status StartDisk();
   absl::Status StartHost(CUcontext context);
+  allocator::HostReach FindReach(CUcontext context) const;
   void MakeWriteBudget(const WriteLimit& limit);
   absl::Status ReserveAddresses(uint64_t device_bytes);
 

@@ -123,6 +123,7 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
   host.buffer_bytes = kChunk;
   host.storage_bytes = setup.host_bytes;
   host.slab_bytes = 512 << 10;
+  if (setup.reach) host.reach = {.node = 0, .devices = {0}};
   if (!setup.disk) host.evict_staging_buffers = host.fault_staging_buffers = 0;
   SPILLWAY_ASSIGN_OR_RETURN(host_, HostPool::Create(driver, Context(), host));
   // Not in the background: tests count the steps of single evictions.

@@ -22,7 +22,7 @@ add_dependencies(spillway_core_fixture simcuda_driver)
 spillway_test(residency_test
   SOURCES residency/allocations_test.cc residency/device_residency_test.cc residency/device_thread_test.cc residency/launches_context_test.cc residency/launches_test.cc residency/pause_from_outside_test.cc residency/pauser_test.cc residency/releaser_test.cc residency/shared_device_test.cc
     residency/transfer/claim_queue_test.cc residency/transfer/copy_in_test.cc residency/transfer/demoter_test.cc
-    residency/transfer/evictor_test.cc
+    residency/transfer/evictor_test.cc residency/state/reach_test.cc
     residency/transfer/faulter_test.cc residency/transfer/reclaimer_test.cc
     ../fakes/faulty_engine.cc
   DEPS spillway_core_fixture LABELS unit)

@@ -93,6 +93,7 @@ void BlockTable::DestroyLocked(const TableLock& lock, Block* block) {
 Gate BlockTable::GateOf(const Block& block) {
   switch (block.state) {
     case BlockState::kResident:
+      if (!block.memory.reached.empty()) return Gate::kClosed;
       return block.paused() && !SPILLWAY_MUTANT(kPausedGateOpen) ? Gate::kClosed : Gate::kOpen;
     case BlockState::kCached: return Gate::kOpen;
     case BlockState::kFree: return Gate::kIgnored;
@@ -252,6 +253,7 @@ void BlockTable::ChangePause(Block* block, uint8_t by) {
 void BlockTable::CheckInvariantsLocked(const TableLock& lock) const {
   uint64_t pinned = 0;
   uint64_t paused = 0;
+  uint64_t reached = 0;
   std::array<size_t, kBlockStates> counts = {};
   for (uint32_t i = 1; i < next_index_; ++i) {
     const Block& block = at(BlockId(device_, i));
@@ -264,12 +266,13 @@ void BlockTable::CheckInvariantsLocked(const TableLock& lock) const {
     SPILLWAY_CHECK(victims.cached.Contains(i) == (block.state == BlockState::kCached));
     SPILLWAY_CHECK((victims.unused.Contains(i) || victims.idle.Contains(i)) ==
                    (resident && block.pin_reasons == 0));
-    const bool whole = ChunksOf(block.memory.handles) == block.chunks;
+    reached += block.memory.reached.size();
+    const bool whole = ChunksOf(block.memory.handles) == block.device_chunks();
     SPILLWAY_CHECK(block.copies.copy_homes.empty() || (block.state == BlockState::kResident && block.live()));
     switch (block.state) {
       case BlockState::kFree:
       case BlockState::kEmpty:
-        SPILLWAY_CHECK((block.memory.handles.empty() || block.memory.mapping) && block.copies.homes.empty());
+        SPILLWAY_CHECK((!block.has_chunks() || block.memory.mapping) && block.copies.homes.empty());
         break;
       case BlockState::kResident:
       case BlockState::kCached:
@@ -277,7 +280,7 @@ void BlockTable::CheckInvariantsLocked(const TableLock& lock) const {
         break;
       case BlockState::kEvicting: SPILLWAY_CHECK(whole && block.eviction.job != nullptr); break;
       case BlockState::kSpilled:
-        SPILLWAY_CHECK((block.memory.handles.empty() || block.memory.mapping) &&
+        SPILLWAY_CHECK((!block.has_chunks() || block.memory.mapping) &&
                        block.copies.homes.size() == block.chunks);
         break;
       case BlockState::kFaulting: SPILLWAY_CHECK(whole && block.fetch.job != nullptr); break;
@@ -286,6 +289,7 @@ void BlockTable::CheckInvariantsLocked(const TableLock& lock) const {
   }
   SPILLWAY_CHECK(pinned == pinned_chunks_);
   SPILLWAY_CHECK(paused == paused_chunks_);
+  SPILLWAY_CHECK(reached == reached_extents);
   for (int state = 0; state < kBlockStates; ++state)
     SPILLWAY_CHECK(counts[static_cast<size_t>(state)] == lists_[state].count);
   launch_sets_.CheckInvariants([this](BlockId id) {

@@ -112,9 +112,10 @@ struct alignas(64) Block {
   // The one that maps or unmaps it: the thread of a claim, the Evictor, the Faulter, or audit mode.
   struct MappingSide {
     std::vector<ChunkHandle> handles;
-    bool mapping = false;   // chunks are being mapped or unmapped outside the lock
-    bool unmapped = false;  // by the audit: the block keeps its chunks and bytes
-    uint32_t peers = 0;     // other devices, one bit each, that may touch what is mapped now
+    bool mapping = false;               // chunks are being mapped or unmapped outside the lock
+    bool unmapped = false;              // by the audit: the block keeps its chunks and bytes
+    uint32_t peers = 0;                 // other devices, one bit each, that may touch what is mapped now
+    std::vector<PinnedBuffer> reached;  // mapped behind `handles`: the last extents, in host memory (Reach)
   };
   // CleanCopies, and the transfers that fill and empty them.
   struct CopiesSide {
@@ -177,7 +178,10 @@ struct alignas(64) Block {
     return state == BlockState::kSpilled && !memory.mapping && fetch.again_at < now;
   }
   bool used_since_hand_out() const { return gate.used.load(std::memory_order_relaxed); }
-  bool has_chunks() const { return !memory.handles.empty(); }
+  // Whether it has memory of its own that is, or is about to be, mapped.
+  bool has_chunks() const { return !memory.handles.empty() || !memory.reached.empty(); }
+  // What of it must be, or is, the device's.
+  uint32_t device_chunks() const { return chunks - static_cast<uint32_t>(memory.reached.size()); }
   // Forgets the recorded uses. All of them are over, the gate is closed, no thread is inside a section, and
   // there is no pin. Under the lock.
   void ForgetUses() {
@@ -306,6 +310,7 @@ class BlockTable {
     policy::VictimIndex idle;
   };
   Victims victims ABSL_GUARDED_BY(mu);
+  uint64_t reached_extents ABSL_GUARDED_BY(mu) = 0;  // of all blocks; Reach alone writes it
   static policy::VictimIndex::Key KeyOf(const Block& block) { return block.id.index(); }
   Block* BlockOf(policy::VictimIndex::Key key) const { return &at(BlockId(device_, key)); }
 

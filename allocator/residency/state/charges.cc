@@ -24,6 +24,7 @@ Charges::Charges(const ResidencyOptions& options, const ResidencyParts& parts, B
       table_(table),
       evict_(evict),
       share_(parts.share),
+      host_(parts.host),
       own_capacity_(parts.capacity != nullptr ? nullptr
                                               : std::make_unique<SharedCapacity>(parts.host, parts.disk)),
       capacity_(parts.capacity != nullptr ? parts.capacity : own_capacity_.get()),
@@ -125,7 +126,7 @@ uint64_t Charges::SetShare(TableLock* lock, uint64_t bytes) {
 void Charges::AddShareNeed(const TableLock& lock, ShareNeed* need) const {
   lock.Covers(*table_);
   const Charge charge = ChargeOf(lock, 0);
-  need->least_bytes = budget_.LeastShareFor(charge.pinned + charge.LargestLaunch());
+  need->least_bytes = budget_.LeastShareFor(charge.LeastOnGpu());
   need->most_bytes = std::min(budget_.budget, budget_.cap);
   need->wanted_bytes =
       std::min(budget_.ShareFor(charge.live - std::min(charge.live, need->paused_bytes)), need->most_bytes);
@@ -174,7 +175,7 @@ bool Charges::Lend(const TableLock& lock, uint64_t chunks) {
 void Charges::ReturnLent(const TableLock& lock) {
   lock.Covers(*table_);
   Charge charge = ChargeOf(lock, 0);
-  const uint64_t needed = evict_->load() ? charge.pinned + charge.LargestLaunch() : charge.live;
+  const uint64_t needed = evict_->load() ? charge.LeastOnGpu() : charge.live;
   const uint64_t lent = budget_.LentFor(needed);
   if (lent >= budget_.lent) return;
   const uint64_t before = std::exchange(budget_.lent, lent);
@@ -193,8 +194,7 @@ uint64_t Charges::NeededOnGpu(const Charge& charge, bool tiers_grow) const {
   if (!evict_->load()) return charge.live;
   const uint64_t in_all = charge.live + charge.Headroom();
   const uint64_t off_gpu = tiers_grow ? in_all : promised_bytes_ + capacity_->UnpromisedNow();
-  return std::max(charge.pinned + charge.LargestLaunch(),
-                  std::min(charge.live, in_all - std::min(in_all, off_gpu)));
+  return std::max(charge.LeastOnGpu(), std::min(charge.live, in_all - std::min(in_all, off_gpu)));
 }
 
 bool Charges::LendFor(const TableLock& lock, const Charge& charge, bool tiers_grow) {
@@ -219,7 +219,7 @@ uint64_t Charges::BackedChunks(const TableLock& lock) const {
   uint64_t backed = 0;
   for (const BlockState state : {BlockState::kResident, BlockState::kEvicting, BlockState::kFaulting})
     backed += table_->ChunksLocked(lock, state);
-  return backed;
+  return backed - table_->reached_extents;
 }
 
 void Charges::AddExternal(const TableLock& lock, int64_t delta) {
@@ -277,6 +277,7 @@ Charge Charges::ChargeOf(const TableLock& lock, uint64_t more_chunks) const {
   charge.pinned = table_->PinnedChunksLocked(lock) * chunk_bytes_;
   charge.paused = table_->PausedChunksLocked(lock) * chunk_bytes_;
   charge.chunk_target = chunks_.target() * chunk_bytes_;
+  charge.reachable = reachable_bytes();
   if (SPILLWAY_MUTANT(kNoHeadroom)) charge.largest_set = charge.largest_block = 0;
   return charge;
 }

@@ -89,6 +89,10 @@ class Charges {
     lock.Covers(*table_);
     return budget_.DeviceTarget() < budget_.BudgetTarget();
   }
+  // Bytes of a launch that may be in host memory while it runs (Reach): what the host tier may become. 0: none.
+  uint64_t reachable_bytes() const {
+    return host_ == nullptr || !host_->reachable() ? 0 : host_->storage_cap_bytes();
+  }
   // Bytes of chunks without which some launch does not fit: the largest one's and those of pinned blocks.
   uint64_t LeastBytes(const TableLock& lock) const;
   // Chunks were created.
@@ -243,6 +247,7 @@ class Charges {
   BlockTable* const table_;
   const os::Atomic<bool>* const evict_;
   GpuShare* const share_;
+  const HostPool* const host_;
   const std::unique_ptr<SharedCapacity> own_capacity_;  // of a device that shares its tiers with none
   SharedCapacity* const capacity_;
 

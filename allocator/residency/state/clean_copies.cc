@@ -77,7 +77,7 @@ void CleanCopies::Release(const TableLock& lock, std::vector<ExtentHome>* homes)
     if (home.on_disk) disk_->ReleaseSlot(home.slot);
   }
   if (host_ != nullptr) {
-    ForEachHostRun(*homes, host_->buffer_bytes(), [&](size_t first, size_t count) {
+    ForEachHostRun(*homes, homes->size(), host_->buffer_bytes(), [&](size_t first, size_t count) {
       host_->Give(HostUse::kStorage, (*homes)[first].buffer, count);
     });
   }

@@ -105,6 +105,8 @@ void AddCounters(const Counters& counters, ResidencyStats* stats) {
   stats->verified_evictions = counters.verified_evictions;
   stats->unseen_writes = counters.unseen_writes;
   stats->handles_remade = counters.handles_remade;
+  stats->reached_launches = counters.reached_launches;
+  stats->reached_bytes = counters.reached_bytes;
   stats->stall_chunk_nanos = counters.stall_chunk_nanos;
   stats->stall_disk_nanos = counters.stall_disk_nanos;
   stats->throttled_nanos = counters.throttled_nanos;

@@ -38,6 +38,7 @@ struct Counters {
   std::atomic<uint64_t> in_time_bytes{0};
   std::atomic<uint64_t> link_measurements{0}, link_measurements_dropped{0}, link_measuring_nanos{0};
   std::atomic<uint64_t> handles_remade{0};  // released to be created in other sizes
+  std::atomic<uint64_t> reached_launches{0}, reached_bytes{0};
 };
 
 // Fills in what Counters has.

@@ -205,9 +205,11 @@ struct ResidencyParts {
   // The name of a launch of that tag, for lines about waits. No lock is taken. Null: no name.
   std::function<std::string(uint64_t tag)> name_of_launch;
   HashCode* hash_code = nullptr;  // the content hash for the device; null: every eviction writes
-  GpuShare* share = nullptr;      // where jobs share the device: the share is 0 until it gives one; null: all is ours
-  PauseGate* pause_gate = nullptr;  // keeps launches while the job is paused from outside; null: they are refused
-  Refusals* refusals = nullptr;   // where the words of refusals go, the process's; null: this device's alone
+  GpuShare* share =
+      nullptr;  // where jobs share the device: the share is 0 until it gives one; null: all is ours
+  PauseGate* pause_gate =
+      nullptr;  // keeps launches while the job is paused from outside; null: they are refused
+  Refusals* refusals = nullptr;  // where the words of refusals go, the process's; null: this device's alone
 };
 
 // ---- Figures.
@@ -238,15 +240,15 @@ struct ResidencyStats : MachineFigures {
   uint64_t budget_bytes = 0;  // of the settings, and the most that was lent of the reserve: bounds every peak
   uint64_t budget_in_force_bytes = 0;  // now: less while the driver, or the job's own limit, has less
   uint64_t driver_lacks_bytes = 0;     // of what the budget allows now
-  uint64_t least_budget_bytes = 0;     // with which every launch still fits, or all blocks where none may leave
-  uint64_t own_limit_bytes = 0;        // the job's own (SetCap), where it is less than the budget; else 0
-  uint64_t idle_pauses = 0;            // times that the job gave its share up
-  uint64_t share_bytes = 0;            // of a device that jobs share, what this one has; 0: it is not shared
-  uint64_t live_bytes = 0;             // blocks handed out and not freed, in whole chunks
-  uint64_t requested_bytes = 0;        // the same as asked for
-  uint64_t resident_bytes = 0;         // live blocks with chunks
-  uint64_t cached_bytes = 0;           // chunks of freed blocks kept for the next
-  uint64_t chunk_bytes = 0;            // all chunks that we have
+  uint64_t least_budget_bytes = 0;  // with which every launch still fits, or all blocks where none may leave
+  uint64_t own_limit_bytes = 0;     // the job's own (SetCap), where it is less than the budget; else 0
+  uint64_t idle_pauses = 0;         // times that the job gave its share up
+  uint64_t share_bytes = 0;         // of a device that jobs share, what this one has; 0: it is not shared
+  uint64_t live_bytes = 0;          // blocks handed out and not freed, in whole chunks
+  uint64_t requested_bytes = 0;     // the same as asked for
+  uint64_t resident_bytes = 0;      // live blocks with chunks
+  uint64_t cached_bytes = 0;        // chunks of freed blocks kept for the next
+  uint64_t chunk_bytes = 0;         // all chunks that we have
   uint64_t peak_chunk_bytes = 0;
   uint64_t peak_live_bytes = 0;       // most of live_bytes, and
   uint64_t peak_requested_bytes = 0;  // requested_bytes when it was reached: the rest is rounding
@@ -279,9 +281,13 @@ struct ResidencyStats : MachineFigures {
   uint64_t unseen_writes = 0;       // of these: the block had been written, and no launch had named it
   uint64_t handles_remade = 0;      // of GPU memory, released to be created in other sizes
   uint64_t early_copies = 0;        // blocks copied out while they stayed on the GPU
-  uint64_t stall_chunk_nanos = 0;   // launching threads waited for chunks
-  uint64_t stall_disk_nanos = 0;    // for reads and their staging
-  uint64_t throttled_nanos = 0;     // by the bound on uncompleted launches, mostly behind a GPU that had work
+  // Launches whose blocks did not fit the GPU together, and bytes of theirs in host memory, in whole chunks.
+  uint64_t reached_launches = 0;
+  uint64_t reached_bytes = 0;
+  uint64_t reached_now_bytes = 0;  // of live blocks, in host memory while launches use them
+  uint64_t stall_chunk_nanos = 0;  // launching threads waited for chunks
+  uint64_t stall_disk_nanos = 0;   // for reads and their staging
+  uint64_t throttled_nanos = 0;    // by the bound on uncompleted launches, mostly behind a GPU that had work
   // Of the time of the job, the part in which the GPU had nothing to do: a launch waited for chunks; for
   // bytes to come back (the launching thread for the disk, or the GPU for their arrival); for the bound on
   // uncompleted launches.

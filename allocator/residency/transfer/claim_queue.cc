@@ -17,6 +17,9 @@ namespace {
 
 // A wait that has lasted so long gets the name of what waits.
 constexpr int64_t kNameAfterNanos = 1'000'000'000;
+// How long a launch waits for blocks that could be whole on the GPU instead of reached. Their uses may wait for what
+// this thread does next.
+constexpr int64_t kHomecomingNanos = 1'000'000'000;
 
 absl::Status PausedMeanwhile() { return absl::AbortedError("a block was paused"); }
 absl::Status WantsShare() { return absl::AbortedError("the share of the device is too small"); }
@@ -25,8 +28,14 @@ std::string Mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 }  // namespace
 
-ClaimQueue::ClaimQueue(Core* core, Charges* charges, Faulter* faulter, std::function<void()> wake)
-    : core_(core), charges_(charges), faulter_(faulter), wake_(std::move(wake)) {}
+ClaimQueue::ClaimQueue(Core* core, Charges* charges, Faulter* faulter, Reach* reach, Leave leave,
+                       std::function<void()> wake)
+    : core_(core),
+      charges_(charges),
+      faulter_(faulter),
+      reach_(reach),
+      leave_(std::move(leave)),
+      wake_(std::move(wake)) {}
 
 uint8_t ClaimQueue::PausedByLocked(const TableLock& lock, const AccessSet& set) const {
   uint8_t by = 0;
@@ -70,7 +79,9 @@ absl::Status ClaimQueue::ClaimUnpaused(const AccessSet& set, Name name, Ticket* 
     const Lack lack = LackOfLocked(lock, set);
     // A claim that only takes evictions back may do so while the queue is empty; else the first claim needs
     // them.
-    const bool waits = lack.chunks > 0 || lack.busy || (lack.leaving && !queue_.empty());
+    ticket->came = os::Clock::System()->NowNanos();
+    const bool home = lack.reached == 0 || ToComeHomeLocked(lock, set, *ticket).empty();
+    const bool waits = lack.chunks > 0 || lack.busy || (lack.leaving && !queue_.empty()) || !home;
     if (!waits) {
       if (core_->stopped.load()) return core_->StopStatus();
       PinLocked(lock, set, grant);
@@ -121,17 +132,23 @@ bool ClaimQueue::TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* t
       ticket->refusal = PausedMeanwhile();
       return false;
     }
+    if (AwaitsHomecomingLocked(*lock, set, *ticket)) return false;
     PinLocked(*lock, set, grant);  // may take evictions back
   }
-  const Lack lack = LackOfLocked(*lock, set);
+  Lack lack = LackOfLocked(*lock, set);
+  ticket->brings = lack.chunks;
+  const std::vector<Reach::Part> parts = ChooseReachedLocked(*lock, set, *ticket, &lack);
+  std::vector<PinnedBuffer> buffers;
+  const bool has_host = parts.empty() || reach_->TakeLocked(*lock, parts, &buffers, &ticket->host_wanted);
   std::vector<ChunkHandle> handles;
   // While the driver makes handles for it, the lock is released, and what was taken is not available any more:
   // nothing else is to leave for this claim.
   ticket->needed = 0;
-  if (!lack.busy && TakeChunksLocked(core_, charges_, lock, lack.blocks, &handles)) {
-    DistributeLocked(*lock, &handles, grant);
+  if (!lack.busy && has_host && TakeChunksLocked(core_, charges_, lock, lack.claimed, &handles)) {
+    DistributeLocked(*lock, parts, &buffers, &handles, grant);
     return true;
   }
+  reach_->GiveLocked(*lock, &buffers);
   const bool raised = RefuseIfTooLargeLocked(*lock, set, ticket);
   // The target has risen: no other thread would report that chunks may be had.
   if (raised && ticket->refusal.ok()) return TryGrantLocked(lock, set, ticket, grant);
@@ -165,16 +182,83 @@ ClaimQueue::Lack ClaimQueue::LackOfLocked(const TableLock& lock, const AccessSet
     if (!block.live()) continue;
     const bool left = block.eviction.job != nullptr && block.eviction.job->committed;
     const bool undone = block.state == BlockState::kFaulting && block.memory.mapping;
+    lack.reached += block.memory.reached.size();
     if (left || undone) {
       lack.busy = true;
     } else if (!block.has_chunks()) {
-      lack.blocks.push_back(block.chunks);
+      lack.blocks.push_back(&core_->table.at(id));
+      lack.claimed.push_back(block.chunks);
       lack.chunks += block.chunks;
     } else if (block.eviction.job != nullptr && !block.eviction.job->cancelled) {
       lack.leaving = true;
     }
   }
   return lack;
+}
+
+// ---- What does not fit the GPU together is reached in part where it lies.
+
+std::vector<Reach::Part> ClaimQueue::ChooseReachedLocked(const TableLock& lock, const AccessSet& set,
+                                                         const Ticket& ticket, Lack* lack) {
+  if (!reach_->on() || lack->blocks.empty()) return {};
+  const uint64_t chunks = ChunksOfLocked(set);
+  const uint64_t target = charges_->chunks(lock).target();
+  const uint64_t reaches = std::max(ticket.reaches, chunks - std::min(chunks, target));
+  if (reaches <= lack->reached) return {};
+  std::vector<Reach::Part> parts = Reach::Choose(lack->blocks, reaches - lack->reached);
+  for (const Reach::Part& part : parts) {
+    const auto at = std::ranges::find(lack->blocks, part.block) - lack->blocks.begin();
+    lack->claimed[static_cast<size_t>(at)] -= part.extents;
+    lack->chunks -= part.extents;
+  }
+  return parts;
+}
+
+std::vector<Block*> ClaimQueue::ToComeHomeLocked(const TableLock& lock, const AccessSet& set,
+                                                 const Ticket& ticket) {
+  std::vector<Block*> blocks;
+  const bool fits = ticket.reaches == 0 && ChunksOfLocked(set) <= charges_->chunks(lock).target();
+  if (!fits || !core_->evict.load()) return blocks;
+  if (os::Clock::System()->NowNanos() - ticket.came > kHomecomingNanos) return blocks;
+  for (BlockId id : set) {
+    Block* const block = &core_->table.at(id);
+    // What could not leave lately is reached where it is, once more.
+    const bool may_leave =
+        block->pin_reasons == 0 && block->eviction.failures == 0 && core_->MayLeave(*block);
+    if (block->live() && may_leave && !block->memory.reached.empty()) blocks.push_back(block);
+  }
+  return blocks;
+}
+
+bool ClaimQueue::AwaitsHomecomingLocked(const TableLock& lock, const AccessSet& set, const Ticket& ticket) {
+  if (!reach_->on()) return false;
+  const std::vector<Block*> blocks = ToComeHomeLocked(lock, set, ticket);
+  std::vector<Block*> leave;
+  for (Block* const block : blocks) {
+    const bool free = block->pins == 0 && block->eviction.job == nullptr && !block->memory.mapping;
+    if (free && block->state == BlockState::kResident) leave.push_back(block);
+  }
+  if (!leave.empty()) leave_(lock, leave);
+  if (!blocks.empty()) wake_();
+  return !blocks.empty();
+}
+
+bool ClaimQueue::ReachMoreLocked(const TableLock& lock) {
+  lock.Covers(core_->table);
+  if (!reach_->on() || queue_.empty()) return false;
+  Ticket* const head = queue_.front();
+  const uint64_t available = charges_->chunks(lock).available();
+  if (head->needed <= available || head->brings == 0) return false;
+  // What it lacks beside what it was to reach already.
+  const uint64_t reached = head->brings - std::min(head->brings, head->needed);
+  head->reaches = std::max(head->reaches, reached) + head->needed - available;
+  core_->table.changed.NotifyAll();
+  return true;
+}
+
+uint64_t ClaimQueue::HostWantedLocked(const TableLock& lock) const {
+  lock.Covers(core_->table);
+  return queue_.empty() ? 0 : queue_.front()->host_wanted;
 }
 
 void ClaimQueue::PinLocked(const TableLock& lock, const AccessSet& set, Grant* grant) {
@@ -197,7 +281,9 @@ void ClaimQueue::UnpinLocked(const TableLock& lock, Grant* grant) {
   grant->pinned.clear();
 }
 
-void ClaimQueue::DistributeLocked(const TableLock& lock, std::vector<ChunkHandle>* handles, Grant* grant) {
+void ClaimQueue::DistributeLocked(const TableLock& lock, const std::vector<Reach::Part>& parts,
+                                  std::vector<PinnedBuffer>* buffers, std::vector<ChunkHandle>* handles,
+                                  Grant* grant) {
   for (Block* block : grant->pinned) {
     // The lock was released while handles were made: meanwhile a block may have been freed, fetched on the
     // plan's account, or have lost its chunks (then there are too few; WaitLaunchable sends the launch back).
@@ -205,8 +291,13 @@ void ClaimQueue::DistributeLocked(const TableLock& lock, std::vector<ChunkHandle
       faulter_->DemandLocked(lock, block);
     const bool lacking = block->state == BlockState::kEmpty || block->state == BlockState::kSpilled;
     if (!lacking || block->allocation.freed || block->memory.mapping || block->has_chunks()) continue;
-    std::vector<ChunkHandle> mine = ChunkPool::Portion(block->chunks, handles);
-    if (mine.empty()) continue;
+    const auto part = std::ranges::find(parts, block, &Reach::Part::block);
+    if (part != parts.end() && !reach_->AssignLocked(lock, *part, buffers)) continue;
+    std::vector<ChunkHandle> mine = ChunkPool::Portion(block->device_chunks(), handles);
+    if (mine.empty() && block->device_chunks() > 0) {
+      reach_->TakeBackLocked(lock, block);
+      continue;
+    }
     if (block->state == BlockState::kEmpty) {
       block->memory.handles = std::move(mine);
       block->memory.peers = 0;
@@ -219,6 +310,7 @@ void ClaimQueue::DistributeLocked(const TableLock& lock, std::vector<ChunkHandle
     }
   }
   charges_->chunks(lock).Give(handles);
+  reach_->GiveLocked(lock, buffers);
 }
 
 uint64_t ClaimQueue::ChunksOfLocked(const AccessSet& set) const {
@@ -236,11 +328,20 @@ absl::Status ClaimQueue::CheckFitsLocked(const TableLock& lock, const AccessSet&
   if (chunks <= target) return absl::OkStatus();
   // Where more could be lent the driver has refused it: then the target is what there is.
   const uint64_t most = charges_->most_chunks(lock);
-  return absl::ResourceExhaustedError("one launch names " + std::to_string(set.size()) +
-                                      " blocks of together " + Mib(chunks * core_->chunk_bytes) +
-                                      ", and the budget leaves " +
-                                      Mib((most < chunks ? most : target) * core_->chunk_bytes) +
-                                      " for them. A larger budget or smaller tensors make it fit");
+  const uint64_t on_gpu = most < chunks ? most : target;
+  std::string text = "one launch names " + std::to_string(set.size()) + " blocks of together " +
+                     Mib(chunks * core_->chunk_bytes) + ", and the budget leaves " +
+                     Mib(on_gpu * core_->chunk_bytes) + " for them";
+  if (reach_->on())
+    text += "; the rest is more than the " + Mib(charges_->reachable_bytes()) + " of the host tier";
+  return absl::ResourceExhaustedError(text + ". A larger budget or smaller tensors make it fit");
+}
+
+// Whether the set fits the GPU and the host tier together.
+bool ClaimQueue::FitsWithReachLocked(const TableLock& lock, const AccessSet& set) const {
+  const uint64_t chunks = ChunksOfLocked(set);
+  return chunks * core_->chunk_bytes <=
+         charges_->chunks(lock).target() * core_->chunk_bytes + charges_->reachable_bytes();
 }
 
 bool ClaimQueue::RefuseIfTooLargeLocked(const TableLock& lock, const AccessSet& set, Ticket* ticket) {
@@ -259,6 +360,7 @@ bool ClaimQueue::RefuseIfTooLargeLocked(const TableLock& lock, const AccessSet& 
   if (!status.ok()) {
     ticket->share_bytes = charges_->ShareThatFits(lock, ChunksOfLocked(set) * core_->chunk_bytes);
     if (ticket->share_bytes > 0) status = WantsShare();
+    if (ticket->share_bytes == 0 && FitsWithReachLocked(lock, set)) status = absl::OkStatus();
   }
   if (ticket->refusal.ok()) ticket->refusal = std::move(status);
   return raised;

@@ -2,8 +2,8 @@
 // what is missing: all of them or none, first come first served. Only the first in the queue may have pins
 // while it waits. Once granted, chunks and pins are the claim's until Release. Launches calls it on
 // launching threads; Reclaimer asks on the device's thread what the first in the queue lacks, and may refuse
-// it. A claim fails when its blocks cannot fit the GPU, when the device stops, and at the user's limit of a
-// wait.
+// it. Where kernels can reach the host tier, what does not fit the GPU together stays in part there (Reach).
+// A claim fails when its blocks cannot fit, when the device stops, and at the user's limit of a wait.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_CLAIM_QUEUE_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_CLAIM_QUEUE_H_
@@ -16,6 +16,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "allocator/residency/state/core.h"
+#include "allocator/residency/state/reach.h"
 #include "allocator/residency/transfer/faulter.h"
 
 namespace spillway::allocator {
@@ -34,8 +35,12 @@ class ClaimQueue {
   // The name of the launch that waits, for people. Asked for only when a wait gets long, without a lock.
   using Name = absl::FunctionRef<std::string()>;
 
+  // Has these blocks, which may leave, leave the GPU.
+  using Leave = std::function<void(const TableLock& lock, const std::vector<Block*>& blocks)>;
+
   // `wake` makes the device's thread look for victims.
-  ClaimQueue(Core* core, Charges* charges, Faulter* faulter, std::function<void()> wake);
+  ClaimQueue(Core* core, Charges* charges, Faulter* faulter, Reach* reach, Leave leave,
+             std::function<void()> wake);
 
   // Pins every live block of the set and gives chunks to those without. Waits for its turn and for chunks.
   // kResourceExhausted with words when the set can never fit; kFailedPrecondition when the job has paused a
@@ -53,6 +58,11 @@ class ClaimQueue {
 
   // Chunks that the device's thread should free for the first in the queue; 0 when none waits for chunks.
   uint64_t WantedLocked(const TableLock& lock) const;
+  // Host buffers that the first in the queue lacks for what it is to reach.
+  uint64_t HostWantedLocked(const TableLock& lock) const;
+  // Has the first in the queue reach what it lacks of the GPU, beside what it reaches already: nothing else can
+  // leave. False: kernels reach nothing here, or it lacks more than it brings in.
+  bool ReachMoreLocked(const TableLock& lock);
   // Refuses the first in the queue: nothing is left that the device's thread could free, and nothing is under
   // way.
   void RefuseHeadLocked(const TableLock& lock, const absl::Status& why);
@@ -74,6 +84,10 @@ class ClaimQueue {
   struct Ticket {
     uint64_t number = 0;       // from 1
     uint64_t needed = 0;       // chunks, once it is the first in the queue
+    uint64_t brings = 0;       // chunks of blocks without any, reached or not
+    uint64_t reaches = 0;      // chunks that are to be reached at least, since nothing else can leave
+    uint64_t host_wanted = 0;  // host buffers that are missing for that
+    int64_t came = 0;          // ns of the steady clock
     bool tried_again = false;  // the full budget, after a refused chunk
     absl::Status refusal;
     uint64_t share_bytes = 0;  // where a greater share of the device is what it waits for (GpuShare)
@@ -90,11 +104,24 @@ class ClaimQueue {
   absl::Status ClaimUnpaused(const AccessSet& set, Name name, Ticket* ticket, Grant* grant);
   // What a set lacks.
   struct Lack {
-    std::vector<uint64_t> blocks;  // chunks to be claimed, for each block that has none
-    uint64_t chunks = 0;           // all of them
-    bool busy = false;             // a block is being unmapped just now: its chunks are about to be free
-    bool leaving = false;          // a block is on its way out, and may be taken back
+    std::vector<Block*> blocks;     // that have no chunks
+    std::vector<uint64_t> claimed;  // chunks to be claimed, for each of these
+    uint64_t chunks = 0;            // all of them
+    uint64_t reached = 0;           // extents that are reached now
+    bool busy = false;              // a block is being unmapped just now: its chunks are about to be free
+    bool leaving = false;           // a block is on its way out, and may be taken back
   };
+  // What of the lacking blocks is to be reached: takes it from what is to be claimed. Nothing where the set fits.
+  std::vector<Reach::Part> ChooseReachedLocked(const TableLock& lock, const AccessSet& set,
+                                               const Ticket& ticket, Lack* lack)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // Blocks that are reached in part, though the set would fit the GPU: they are to leave, and to come back whole.
+  // Empty where that has been waited for in vain.
+  std::vector<Block*> ToComeHomeLocked(const TableLock& lock, const AccessSet& set, const Ticket& ticket)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // Has them leave where they can. True while there are such.
+  bool AwaitsHomecomingLocked(const TableLock& lock, const AccessSet& set, const Ticket& ticket)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   Lack LackOfLocked(const TableLock& lock, const AccessSet& set)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Waits once for a change; once the wait has become long, gives it the name of the launch. May release the
@@ -110,10 +137,13 @@ class ClaimQueue {
   void PinLocked(const TableLock& lock, const AccessSet& set, Grant* grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void UnpinLocked(const TableLock& lock, Grant* grant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  void DistributeLocked(const TableLock& lock, std::vector<ChunkHandle>* handles, Grant* grant)
+  void DistributeLocked(const TableLock& lock, const std::vector<Reach::Part>& parts,
+                        std::vector<PinnedBuffer>* buffers, std::vector<ChunkHandle>* handles, Grant* grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   uint64_t ChunksOfLocked(const AccessSet& set) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   absl::Status CheckFitsLocked(const TableLock& lock, const AccessSet& set)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  bool FitsWithReachLocked(const TableLock& lock, const AccessSet& set) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // The same for the first in the queue, whose budget may have fallen since it came. A target that a refused
   // chunk has lowered is raised again, once, before that counts.
@@ -124,6 +154,8 @@ class ClaimQueue {
   Core* const core_;
   Charges* const charges_;
   Faulter* const faulter_;
+  Reach* const reach_;
+  const Leave leave_;
   const std::function<void()> wake_;
   std::deque<Ticket*> queue_ ABSL_GUARDED_BY(core_->table.mu);
   uint64_t tickets_ ABSL_GUARDED_BY(core_->table.mu) = 0;

@@ -24,7 +24,8 @@ absl::Status CopyIn::EnqueueHostExtents(FetchJob* job) {
   const std::vector<ExtentHome>& homes = block->copies.homes;
   job->disk_extents_left = std::ranges::count_if(homes, [](const ExtentHome& home) { return home.on_disk; });
   absl::Status status;
-  ForEachHostRun(homes, core_->chunk_bytes, [&](size_t first, size_t count) {
+  // What is reached stays where it is.
+  ForEachHostRun(homes, block->device_chunks(), core_->chunk_bytes, [&](size_t first, size_t count) {
     if (!status.ok()) return;
     status = copies_->In(block->address + first * core_->chunk_bytes, homes[first].buffer.data,
                          core_->BytesOfExtents(*block, first, count));

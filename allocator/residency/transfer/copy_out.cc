@@ -196,7 +196,7 @@ void CopyOut::CopyToHost(EvictJob* job) {
   job->host_enqueued = true;
   job->copy_began = os::Clock::System()->NowNanos();
   uint64_t bytes = 0;
-  ForEachHostRun(job->homes, core_->chunk_bytes, [&](size_t first, size_t count) {
+  ForEachHostRun(job->homes, job->homes.size(), core_->chunk_bytes, [&](size_t first, size_t count) {
     if (!job->failure.ok()) return;
     const uint32_t run_bytes = core_->BytesOfExtents(*job->block, first, count);
     bytes += run_bytes;
@@ -324,7 +324,8 @@ void CopyOut::ReleaseHomes(EvictJob* job) {
 // False without a failure: not now. Other threads are making capacity; asked again at the next poll.
 bool CopyOut::ReserveHomes(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.before_reserve");
-  const size_t extents = job->block->chunks;
+  const size_t extents = job->block->device_chunks();  // what is reached lies in host memory already
+  if (extents == 0) return true;
   absl::Status slots;
   if (job->tier == policy::PlanTier::kDisk && core_->parts.disk != nullptr) {
     slots = TakeSlots(extents, job);

@@ -1,6 +1,7 @@
 #include "allocator/residency/transfer/demoter.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -22,11 +23,12 @@ constexpr size_t kFreePart = 16;
 
 Demoter::Demoter(Core* core, std::function<void()> wake) : core_(core), wake_(std::move(wake)) {}
 
-bool Demoter::Poll() {
+bool Demoter::Poll(uint64_t asked) {
+  asked_ = asked;
   const bool progress = !jobs_.empty() && CollectWrites();
   if (core_->parts.host == nullptr || core_->parts.disk == nullptr || core_->error.any()) return progress;
   const int64_t now = os::Clock::System()->NowNanos();
-  if (now < again_at_ || (!progress && now < look_at_)) return progress;
+  if (now < again_at_ || (!progress && asked == 0 && now < look_at_)) return progress;
   look_at_ = now + std::min(kBetweenLooks, core_->options.idle_nanos);
   const SharedCapacity* const capacity = core_->parts.capacity;
   if (WantedBuffers() == 0 || (capacity != nullptr && capacity->writes_spent())) return progress;
@@ -35,7 +37,9 @@ bool Demoter::Poll() {
     StartLocked(lock);
   }
   for (Job* const job : begun_) {
-    core_->parts.disk->Write(job->slot, job->buffer.data, job->bytes, [this, job](absl::Status status) {
+    if (job->staging.data != nullptr) std::memcpy(job->staging.data, job->buffer.data, job->bytes);
+    const std::byte* const from = job->staging.data != nullptr ? job->staging.data : job->buffer.data;
+    core_->parts.disk->Write(job->slot, from, job->bytes, [this, job](absl::Status status) {
       {
         os::MutexLock lock(&results_mu_);
         job->status = std::move(status);
@@ -54,6 +58,7 @@ bool Demoter::Poll() {
 // How many buffers are to come free, with those whose bytes are on their way already.
 uint64_t Demoter::WantedBuffers() const {
   const size_t free = core_->parts.host->Free(HostUse::kStorage);
+  if (asked_ > 0) return asked_;
   const size_t least = core_->parts.host->Limit(HostUse::kStorage) / kFreePart;
   if (free >= (jobs_.empty() ? least : 2 * least)) return 0;
   return 2 * least - free;
@@ -61,10 +66,11 @@ uint64_t Demoter::WantedBuffers() const {
 
 // Those that have been away for longest first.
 void Demoter::StartLocked(const TableLock& lock) {
-  const int64_t idle_since = os::Clock::System()->NowNanos() - core_->options.idle_nanos;
+  const int64_t idle_nanos = asked_ > 0 ? 0 : core_->options.idle_nanos;
+  const int64_t idle_since = os::Clock::System()->NowNanos() - idle_nanos;
   std::vector<Block*> idle;
   core_->table.ForEachLocked(lock, BlockState::kSpilled, [&](Block* block) {
-    if (block->eviction.spilled_at <= idle_since) idle.push_back(block);
+    if (block->eviction.spilled_at <= idle_since && block->pins == 0) idle.push_back(block);
   });
   std::ranges::sort(idle, {}, [](const Block* block) { return block->eviction.spilled_at; });
   const uint64_t wanted = WantedBuffers();
@@ -79,12 +85,18 @@ bool Demoter::StartBlockLocked(Block* block, uint64_t wanted) {
   for (size_t extent = 0; extent < homes.size(); ++extent) {
     if (homes[extent].on_disk || UnderWay(*block, extent)) continue;
     io::SlotId slot;
-    if (jobs_.size() >= std::min<uint64_t>(kMostWrites, wanted) || !TakeSlot(&slot)) return false;
+    PinnedBuffer staging;
+    if (jobs_.size() >= std::min<uint64_t>(kMostWrites, wanted) || !TakeStaging(&staging)) return false;
+    if (!TakeSlot(&slot)) {
+      if (staging.data != nullptr) core_->parts.host->Give(HostUse::kEvictStaging, staging);
+      return false;
+    }
     jobs_.push_back(std::make_unique<Job>(Job{.block = block,
                                               .moves = block->table.moves,
                                               .extent = extent,
                                               .bytes = core_->BytesOfExtent(*block, extent),
                                               .buffer = homes[extent].buffer,
+                                              .staging = staging,
                                               .slot = slot,
                                               .began = os::Clock::System()->NowNanos(),
                                               .status = {}}));
@@ -97,6 +109,17 @@ bool Demoter::StartBlockLocked(Block* block, uint64_t wanted) {
 bool Demoter::UnderWay(const Block& block, size_t extent) const {
   return std::ranges::any_of(jobs_,
                              [&](const auto& job) { return job->block == &block && job->extent == extent; });
+}
+
+// Whether drives may read memory that is made of handles has not been seen on a machine with a GPU: the bytes go through
+// memory of the system's.
+bool Demoter::TakeStaging(PinnedBuffer* staging) {
+  HostPool* const host = core_->parts.host;
+  if (!host->reachable()) return true;
+  std::vector<PinnedBuffer> taken;
+  if (host->Take(HostUse::kEvictStaging, 1, &taken) == 0) return false;
+  *staging = taken.front();
+  return true;
 }
 
 bool Demoter::TakeSlot(io::SlotId* slot) {
@@ -129,6 +152,7 @@ bool Demoter::CollectWrites() {
 // may have other bytes in the same buffer.
 void Demoter::FinishLocked(const TableLock& lock, const Job& job, const absl::Status& status) {
   core_->parts.host->EndRead(job.buffer);
+  if (job.staging.data != nullptr) core_->parts.host->Give(HostUse::kEvictStaging, job.staging);
   const bool same = job.block->state == BlockState::kSpilled && job.block->table.moves == job.moves;
   if (!status.ok()) {
     os::Log(os::LogLevel::kWarn, "bytes stay in host memory: " + std::string(status.message()));

@@ -25,8 +25,9 @@ class Demoter {
   // `wake` makes the device's thread call Poll; called from I/O completion threads.
   Demoter(Core* core, std::function<void()> wake);
 
-  // Takes in what was written, and starts what is still to leave. True when something changed.
-  bool Poll();
+  // Takes in what was written, and starts what is still to leave. True when something changed. `asked`: host
+  // buffers that a launch waits for, whatever has been there how long.
+  bool Poll(uint64_t asked);
   bool idle() const { return jobs_.empty(); }
   // Bytes that were moved to the disk. Any thread.
   uint64_t demoted_bytes() const { return demoted_bytes_.load(); }
@@ -38,6 +39,7 @@ class Demoter {
     size_t extent;
     uint32_t bytes;  // of it
     PinnedBuffer buffer;
+    PinnedBuffer staging;  // what is written, where no disk may read the buffer itself
     io::SlotId slot;
     int64_t began = 0;    // nanoseconds of the steady clock
     bool ended = false;   // guarded by results_mu_
@@ -50,12 +52,14 @@ class Demoter {
   void StartLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool StartBlockLocked(Block* block, uint64_t wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   uint64_t WantedBuffers() const;
+  bool TakeStaging(PinnedBuffer* staging);
   bool TakeSlot(io::SlotId* slot);
   bool UnderWay(const Block& block, size_t extent) const;
 
   Core* const core_;
   const std::function<void()> wake_;
   std::vector<std::unique_ptr<Job>> jobs_;
+  uint64_t asked_ = 0;       // of the last Poll
   std::vector<Job*> begun_;  // their writes are to be given to the disk, without the lock
   int64_t look_at_ = 0;      // steady clock, ns: the next look, unless a write ends before
   int64_t again_at_ = 0;     // likewise: nothing is started before, since something failed

@@ -26,6 +26,7 @@ Evictor::Evictor(Core* core, const Parts& parts, std::function<void()> wake)
       charges_(parts.charges),
       addresses_(parts.addresses),
       clean_(parts.clean),
+      reach_(parts.reach),
       copy_out_(core, parts.clean, parts.hash, parts.charges->capacity(), parts.copies, std::move(wake)) {}
 
 Evictor::~Evictor() = default;
@@ -39,7 +40,8 @@ void Evictor::StartLocked(const TableLock& lock, const std::vector<Block*>& vict
 
 bool Evictor::CopyOutLocked(const TableLock& lock, Block* block, policy::PlanTier tier) {
   lock.Covers(core_->table);
-  if (!copy_out_.hashes() || block->state != BlockState::kResident || !block->used_since_hand_out())
+  if (!copy_out_.hashes() || block->state != BlockState::kResident || !block->used_since_hand_out() ||
+      !block->memory.reached.empty())
     return false;
   StartJobLocked(lock, block, tier, /*stays=*/true);
   return true;
@@ -62,7 +64,7 @@ void Evictor::StartJobLocked(const TableLock& lock, Block* block, policy::PlanTi
     copy_out_.TakeCopyLocked(lock, job.get());
     core_->table.MoveLocked(lock, block, BlockState::kEvicting);
   }
-  if (!stays) chunks_coming_ += block->chunks;
+  if (!stays) chunks_coming_ += block->device_chunks();
   started_.push_back(std::move(job));
 }
 
@@ -71,7 +73,7 @@ uint64_t Evictor::ChunksStalledLocked(const TableLock& lock, int64_t began_befor
   uint64_t chunks = 0;
   for (const auto& job : jobs_) {
     const bool waits = job->phase == EvictJob::Phase::kWaitForUses && job->block != nullptr;
-    if (waits && !job->stays && job->began < began_before) chunks += job->block->chunks;
+    if (waits && !job->stays && job->began < began_before) chunks += job->block->device_chunks();
   }
   return chunks;
 }
@@ -216,7 +218,8 @@ void Evictor::FinishLocked(const TableLock& lock, EvictJob* job) {
   block->memory.unmapped = false;
   block->eviction.job = nullptr;
   block->eviction.failures = 0;
-  chunks_coming_ -= block->chunks;
+  chunks_coming_ -= block->device_chunks();
+  job->decommit ? reach_->DropLocked(lock, block) : reach_->LeaveLocked(lock, block, &job->homes);
   if (job->host_copied != nullptr) core_->clock.GiveEvent(job->host_copied);
   if (job->decommit) {
     if (block->state == BlockState::kCached) core_->table.MoveLocked(lock, block, BlockState::kFree);
@@ -307,13 +310,14 @@ void Evictor::LetGo(EvictJob* job) {
   const TableLock lock(core_->table);
   ++cancelled_in_phase[static_cast<int>(job->phase)];
   ++core_->counters.evictions_cancelled;
-  if (!job->stays) chunks_coming_ -= block->chunks;
+  if (!job->stays) chunks_coming_ -= block->device_chunks();
   block->eviction.job = nullptr;
   job->block = nullptr;
   // Freed and handed out again meanwhile, it has other bytes: a life of its own.
   const bool same_life = job->generation == block->allocation.generation || SPILLWAY_MUTANT(kKeepOfLastLife);
   const bool keep = (job->has_copy || SPILLWAY_MUTANT(kKeepAnyCopy)) && same_life;
-  if (keep && !job->homes.empty() && block->state == BlockState::kResident && block->live()) {
+  if (keep && !job->homes.empty() && block->memory.reached.empty() && block->state == BlockState::kResident &&
+      block->live()) {
     clean_->Keep(lock, block, std::move(job->homes), job->content);
     job->homes.clear();
   }

@@ -18,6 +18,7 @@
 #include "allocator/residency/state/clean_copies.h"
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/state/free_addresses.h"
+#include "allocator/residency/state/reach.h"
 #include "allocator/residency/transfer/copy_out.h"
 #include "policy/planner/plan.h"
 #include "policy/trace/units.h"
@@ -51,6 +52,7 @@ class Evictor {
     CleanCopies* clean = nullptr;
     HashLoader* hash = nullptr;
     CopyStreams* copies = nullptr;
+    Reach* reach = nullptr;
   };
   // `wake` makes the device's thread call Poll; called from I/O completion threads.
   Evictor(Core* core, const Parts& parts, std::function<void()> wake);
@@ -63,8 +65,8 @@ class Evictor {
                    policy::PlanTier tier = policy::PlanTier::kHost);
   // Copies the block, which must be free to leave, out to that tier while it stays on the GPU. Its next
   // eviction then moves nothing, if the block has not changed. A launch that names it meanwhile takes the
-  // copy back. False, and nothing happens, while there is no hash to check by, or nothing to copy. Any
-  // thread.
+  // copy back. False, and nothing happens, while there is no hash to check by, nothing to copy, or a part of the
+  // block is reached. Any thread.
   bool CopyOutLocked(const TableLock& lock, Block* block, policy::PlanTier tier);
   // While true, no eviction begins to map, copy or unmap: an audited launch runs. Any thread.
   void SuspendLocked(const TableLock& lock, bool on) {
@@ -117,6 +119,7 @@ class Evictor {
   Charges* const charges_;
   FreeAddresses* const addresses_;
   CleanCopies* const clean_;
+  Reach* const reach_;
   CopyOut copy_out_;
 
   std::vector<std::unique_ptr<EvictJob>> started_ ABSL_GUARDED_BY(core_->table.mu);  // since the last Poll

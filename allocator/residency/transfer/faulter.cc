@@ -23,6 +23,7 @@ Faulter::Faulter(Core* core, const Parts& parts, std::function<void()> wake)
       addresses_(parts.addresses),
       clean_(parts.clean),
       copies_(parts.copies),
+      reach_(parts.reach),
       wake_(std::move(wake)),
       copy_in_(core, parts.copies, wake_) {}
 
@@ -34,7 +35,7 @@ void Faulter::BeginLocked(const TableLock& lock, Block* block, std::vector<Chunk
                           bool prefetch) {
   lock.Covers(core_->table);
   SPILLWAY_CHECK(block->state == BlockState::kSpilled && block->fetch.job == nullptr &&
-                 ChunksOf(handles) == block->chunks);
+                 ChunksOf(handles) == block->device_chunks());
   block->memory.handles = std::move(handles);
   block->memory.peers = 0;
   block->fetch.job =
@@ -68,6 +69,7 @@ absl::Status Faulter::Start(Block* block) {
   if (mapped && !TakeMappingBack(job)) return status;
   const TableLock lock(core_->table);
   charges_->chunks(lock).Give(&block->memory.handles);
+  reach_->TakeBackLocked(lock, block);
   block->fetch.job = nullptr;
   delete job;
   BackToSpilledLocked(lock, block);
@@ -88,6 +90,7 @@ absl::Status Faulter::MapEmpty(Block* block) {
     core_->table.MoveLocked(lock, block, BlockState::kResident);
   } else {
     charges_->chunks(lock).Give(&block->memory.handles);
+    reach_->TakeBackLocked(lock, block);
   }
   if (block->allocation.freed) {
     core_->table.MoveLocked(lock, block, status.ok() ? BlockState::kCached : BlockState::kFree);
@@ -164,7 +167,9 @@ bool Faulter::CompleteArrival(FetchJob* job) {
   uint64_t host_bytes = 0;
   uint64_t disk_bytes = 0;
   for (size_t i = 0; i < block->copies.homes.size(); ++i) {
-    (block->copies.homes[i].on_disk ? disk_bytes : host_bytes) += core_->BytesOfExtent(*block, i);
+    const bool on_disk = block->copies.homes[i].on_disk;
+    if (on_disk || i < block->device_chunks())
+      (on_disk ? disk_bytes : host_bytes) += core_->BytesOfExtent(*block, i);
   }
   if (job->from_host) core_->link.End(LinkDirection::kIn, host_bytes, os::Clock::System()->NowNanos());
   core_->counters.host_fetched_bytes += host_bytes;
@@ -188,6 +193,7 @@ bool Faulter::CompleteArrival(FetchJob* job) {
   block->fetch.arrival = nullptr;
   block->fetch.job = nullptr;
   job->block = nullptr;
+  reach_->SettleLocked(lock, block);
   if (block->allocation.freed) {
     ReleaseHomesLocked(lock, block);
     core_->table.MoveLocked(lock, block, BlockState::kCached);
@@ -239,6 +245,7 @@ bool Faulter::Drain(FetchJob* job) {
     if (!job->cancelled && job->failure.ok()) return true;  // demanded again meanwhile
     copy_in_.DropStaging(job);
     if (block->allocation.freed) {
+      reach_->SettleLocked(lock, block);
       ReleaseHomesLocked(lock, block);
       block->fetch.job = nullptr;
       job->block = nullptr;
@@ -255,6 +262,7 @@ bool Faulter::Drain(FetchJob* job) {
   const TableLock lock(core_->table);
   block->memory.mapping = false;
   charges_->chunks(lock).Give(&block->memory.handles);
+  reach_->TakeBackLocked(lock, block);
   block->fetch.job = nullptr;
   job->block = nullptr;
   ++core_->counters.prefetches_cancelled;
@@ -315,7 +323,7 @@ void Faulter::ReleaseHomesLocked(const TableLock& lock, Block* block) {
 
 // What the block was read from is its content still: good for the next eviction, if it does not change.
 void Faulter::KeepCopyLocked(const TableLock& lock, Block* block) {
-  if (!block->copies.content_known) return ReleaseHomesLocked(lock, block);
+  if (!block->copies.content_known || !block->memory.reached.empty()) return ReleaseHomesLocked(lock, block);
   clean_->Keep(lock, block, std::move(block->copies.homes), block->copies.content);
   block->copies.homes.clear();
 }

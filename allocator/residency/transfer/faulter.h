@@ -16,6 +16,7 @@
 #include "allocator/residency/state/clean_copies.h"
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/state/free_addresses.h"
+#include "allocator/residency/state/reach.h"
 #include "allocator/residency/transfer/copy_in.h"
 
 namespace spillway::allocator {
@@ -27,12 +28,13 @@ class Faulter {
     FreeAddresses* addresses = nullptr;
     CleanCopies* clean = nullptr;
     CopyStreams* copies = nullptr;
+    Reach* reach = nullptr;
   };
   // `wake` makes the device's thread call Poll; called from any thread.
   Faulter(Core* core, const Parts& parts, std::function<void()> wake);
   ~Faulter();
 
-  // Takes the chunks and moves a kSpilled block to kFaulting.
+  // Takes the chunks, beside what of the block is to be reached, and moves a kSpilled block to kFaulting.
   void BeginLocked(const TableLock& lock, Block* block, std::vector<ChunkHandle> handles, bool prefetch);
   // Maps the chunks, enqueues what can be enqueued and posts the rest to the device's thread. Context
   // current, no lock. On failure the block is kSpilled again, its chunks are free, and the status says why.
@@ -81,6 +83,7 @@ class Faulter {
   FreeAddresses* const addresses_;
   CleanCopies* const clean_;
   CopyStreams* const copies_;
+  Reach* const reach_;
   const std::function<void()> wake_;
   CopyIn copy_in_;
 

@@ -113,7 +113,10 @@ absl::Status UnmapHandles(Core* core, uint64_t address, uint64_t bytes) {
 }
 
 absl::Status MapBlock(Core* core, const Block& block) {
-  return MapHandles(core, block.address, block.memory.handles);
+  if (block.memory.reached.empty()) return MapHandles(core, block.address, block.memory.handles);
+  std::vector<ChunkHandle> handles = block.memory.handles;
+  for (const PinnedBuffer& buffer : block.memory.reached) handles.push_back({buffer.handle, 1});
+  return MapHandles(core, block.address, handles);
 }
 
 absl::Status UnmapBlock(Core* core, const Block& block) {

@@ -28,7 +28,7 @@ bool HasNoPinOrTransfer(const Block& block) {
 
 uint64_t ChunkCount(const std::vector<Block*>& blocks) {
   uint64_t chunks = 0;
-  for (const Block* block : blocks) chunks += block->chunks;
+  for (const Block* block : blocks) chunks += block->device_chunks();
   return chunks;
 }
 
@@ -47,10 +47,11 @@ Reclaimer::Reclaimer(Core* core, const Parts& parts)
       faulter_(parts.faulter),
       claims_(parts.claims),
       planned_(parts.planned),
-      probe_(parts.probe) {}
+      probe_(parts.probe),
+      demoter_(parts.demoter) {}
 
 bool Reclaimer::Poll() {
-  const bool started = StartEvictions();
+  const bool started = StartEvictions() || FreeHostBuffers();
   return ReleaseExcess() || started;
 }
 
@@ -124,7 +125,7 @@ void Reclaimer::SelectLocked(const TableLock& lock, policy::VictimIndex* index, 
   };
   const auto bytes = [&](policy::VictimIndex::Key key) -> policy::Bytes {
     const Block& block = *table.BlockOf(key);
-    return HasNoPinOrTransfer(block) && may_leave(block) ? block.chunks : 0;
+    return HasNoPinOrTransfer(block) && may_leave(block) ? block.device_chunks() : 0;
   };
   SPILLWAY_BEFORE_SELECTION();
   const std::vector<policy::VictimIndex::Key> chosen =
@@ -234,6 +235,7 @@ void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
   const uint64_t needed =
       chunks.created() + claims_->WantedLocked(lock) - std::min(chunks.created(), chunks.free());
   if (charges_->Lend(lock, needed)) return;
+  if (claims_->ReachMoreLocked(lock)) return;
   if (failure.ok() && claims_->SendForShareLocked(lock, needed)) return;
   if (failure.ok()) {
     claims_->RefuseHeadLocked(lock, absl::ResourceExhaustedError("every other block must stay on the GPU"));
@@ -243,6 +245,60 @@ void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
   } else {
     claims_->RefuseHeadLocked(lock, failure);
   }
+}
+
+// ---- Host buffers for what a launch reaches.
+
+// What is reached and not needed now leaves, whatever it is; the Demoter writes to the disk what has left longest ago.
+bool Reclaimer::FreeHostBuffers() {
+  const TableLock lock(core_->table);
+  const uint64_t wanted = claims_->HostWantedLocked(lock);
+  if (wanted == 0) {
+    host_stuck_since_ = 0;
+    return false;
+  }
+  waits_for_time_ = true;
+  std::vector<Block*> victims;
+  uint64_t coming = 0;
+  if (core_->table.reached_extents > 0) {
+    const auto look = [&](Block* block) {
+      if (block->memory.reached.empty()) return;
+      if (block->eviction.job != nullptr) {
+        coming += block->memory.reached.size();
+      } else if (HasNoPinOrTransfer(*block) && core_->MayLeave(*block) &&
+                 !Pauses(*block, os::Clock::System()->NowNanos())) {
+        victims.push_back(block);
+      }
+    };
+    core_->table.ForEachLocked(lock, BlockState::kResident, look);
+    core_->table.ForEachLocked(lock, BlockState::kCached, look);
+    core_->table.ForEachLocked(lock, BlockState::kEvicting, look);
+  }
+  evictor_->StartLocked(lock, victims, policy::PlanTier::kDisk);
+  RefuseIfNoHostLocked(lock, wanted, !victims.empty() || coming > 0);
+  return !victims.empty();
+}
+
+void Reclaimer::RefuseIfNoHostLocked(const TableLock& lock, uint64_t wanted, bool coming) {
+  const int64_t now = os::Clock::System()->NowNanos();
+  const HostPool& host = *core_->parts.host;
+  const uint64_t head = claims_->HeadLocked(lock);
+  const size_t free = host.Free(HostUse::kStorage);
+  const bool moves = coming || !demoter_->idle() || host.storage_growing() || free != host_free_then_;
+  if (host_stuck_since_ == 0 || head != host_stuck_head_ || moves) {
+    host_stuck_since_ = now;
+    host_stuck_head_ = head;
+    host_free_then_ = free;
+  }
+  // The Demoter looks once a second.
+  if (now - host_stuck_since_ < 2 * kFailureNanos) return;
+  host_stuck_since_ = 0;
+  claims_->RefuseHeadLocked(
+      lock, absl::ResourceExhaustedError(
+                "the blocks of one launch do not fit the GPU together, and the host tier of " +
+                os::BytesText(host.storage_capacity_bytes()) + " has no place for " +
+                os::BytesText(wanted * core_->chunk_bytes) +
+                " of them. A larger budget, more host memory or smaller tensors make it fit"));
 }
 
 // ---- Giving back.

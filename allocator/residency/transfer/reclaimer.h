@@ -14,6 +14,7 @@
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/state/free_addresses.h"
 #include "allocator/residency/transfer/claim_queue.h"
+#include "allocator/residency/transfer/demoter.h"
 #include "allocator/residency/transfer/evictor.h"
 #include "allocator/residency/transfer/faulter.h"
 #include "allocator/residency/transfer/link_probe.h"
@@ -32,6 +33,7 @@ class Reclaimer {
     ClaimQueue* claims = nullptr;
     PlannedUses* planned = nullptr;
     const LinkProbe* probe = nullptr;
+    const Demoter* demoter = nullptr;
   };
   Reclaimer(Core* core, const Parts& parts);
 
@@ -68,6 +70,10 @@ class Reclaimer {
   void RefuseIfStuckLocked(const TableLock& lock, bool cancelled)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool EndEarlierPausesLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // Has reached blocks leave for the first claim's sake. Refuses it when no host buffer comes free for a while.
+  bool FreeHostBuffers();
+  void RefuseIfNoHostLocked(const TableLock& lock, uint64_t wanted, bool coming)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Gives free chunks above the target back to the driver. True when there was one.
   bool ReleaseExcess();
 
@@ -79,6 +85,7 @@ class Reclaimer {
   ClaimQueue* const claims_;
   PlannedUses* const planned_;
   const LinkProbe* const probe_;
+  const Demoter* const demoter_;
 
   bool waits_for_time_ = false;
   // Since when nothing could help this first claim, and what had been freed by then.
@@ -86,6 +93,10 @@ class Reclaimer {
   uint64_t stuck_head_ = 0;
   int64_t head_since_ = 0;  // when it was first seen
   uint64_t freed_then_ = 0;
+  // The same of host buffers, and how many were free.
+  int64_t host_stuck_since_ = 0;
+  uint64_t host_stuck_head_ = 0;
+  size_t host_free_then_ = 0;
 };
 
 }  // namespace spillway::allocator

@@ -61,6 +61,9 @@ class Counters(TypedDict):
     clean_drop_bytes: int
     hash_mismatches: int
     early_copies: int
+    reached_launches: int
+    reached_bytes: int
+    reached_now_bytes: int
     verified_evictions: int
     unseen_writes: int
     handles_remade: int

@@ -18,6 +18,10 @@ bool IsMultiple(uint64_t value, uint64_t unit) { return (value & (unit - 1)) == 
 
 uint64_t Granularity() { return static_cast<uint64_t>(GetSettings().granularity.load()); }
 
+Touch TouchOf(unsigned access_mask) {
+  return (access_mask & kHostAccess) != 0 ? Touch::kAnybody : Touch::kDevice;
+}
+
 }  // namespace
 
 AddressSpace& GetAddressSpace() {
@@ -68,7 +72,7 @@ CUresult AddressSpace::Create(uint64_t size, const CUmemAllocationProp& properti
   if (size == 0 || !IsMultiple(size, Granularity())) return CUDA_ERROR_INVALID_VALUE;
   if (device != nullptr && !device->Charge(size)) return CUDA_ERROR_OUT_OF_MEMORY;
   WriteLock lock(mutex_);
-  const uint64_t home = pool_.TakeHome(size);
+  const uint64_t home = device != nullptr ? pool_.TakeHome(size) : pool_.TakeHostPlace(size);
   if (home == 0) {
     if (device != nullptr) device->Uncharge(size);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -85,9 +89,13 @@ CUresult AddressSpace::Create(uint64_t size, const CUmemAllocationProp& properti
 }
 
 void AddressSpace::DropIfUnusedLocked(Physical* physical) {
-  if (physical->references > 0 || physical->mapped_at != 0) return;
-  pool_.GiveHome(physical->home, physical->size);
-  if (physical->device != nullptr) physical->device->UnchargeHandle(physical->size);
+  if (physical->references > 0 || physical->mappings > 0) return;
+  if (physical->device != nullptr) {
+    pool_.GiveHome(physical->home, physical->size);
+    physical->device->UnchargeHandle(physical->size);
+  } else {
+    pool_.GiveHostPlace(physical->home, physical->size);
+  }
   physical_.erase(physical->id);
 }
 
@@ -148,8 +156,9 @@ CUresult AddressSpace::Map(uint64_t start, uint64_t size, uint64_t offset, uint6
   const auto next = mappings_.lower_bound(start);
   if (next != mappings_.end() && next->first < start + size) return CUDA_ERROR_INVALID_VALUE;
   if (FindMappingLocked(start) != nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (physical.mapped_at != 0) return CUDA_ERROR_NOT_SUPPORTED;  // anonymous pages have one place
-  physical.mapped_at = start;
+  if (physical.device != nullptr && physical.mappings > 0)
+    return CUDA_ERROR_NOT_SUPPORTED;  // anonymous pages have one place
+  ++physical.mappings;
   Mapping mapping;
   mapping.start = start;
   mapping.size = size;
@@ -182,15 +191,22 @@ uint64_t AddressSpace::CountMappings(uint64_t start, uint64_t size) {
       std::distance(mappings_.lower_bound(start), mappings_.lower_bound(start + size)));
 }
 
+void AddressSpace::CloseLocked(Mapping& mapping) {
+  if (!mapping.accessible) return;
+  mapping.accessible = false;
+  if (mapping.physical->device == nullptr) return pool_.Depopulate(mapping.start, mapping.size);
+  if (pool_.MoveOut(mapping.start, mapping.physical->home, mapping.size)) return;
+  std::fprintf(stderr, "simcuda: the kernel refused to move memory at 0x%llx; raise vm.max_map_count\n",
+               static_cast<unsigned long long>(mapping.start));
+  std::abort();
+}
+
 void AddressSpace::UnmapOneLocked(Mapping& mapping) {
   Physical* physical = mapping.physical;
-  if (mapping.accessible && !pool_.MoveOut(mapping.start, physical->home, mapping.size)) {
-    std::fprintf(stderr, "simcuda: the kernel refused to move memory at 0x%llx; raise vm.max_map_count\n",
-                 static_cast<unsigned long long>(mapping.start));
-    std::abort();
-  }
-  if (GetSettings().poison_now() == Poison::kUnmap) physical->stale = true;
-  physical->mapped_at = 0;
+  CloseLocked(mapping);
+  // Bytes of host memory are somebody's copy: they stay from mapping to mapping, as on hardware.
+  if (GetSettings().poison_now() == Poison::kUnmap && physical->device != nullptr) physical->stale = true;
+  --physical->mappings;
   DropIfUnusedLocked(physical);
 }
 
@@ -208,8 +224,11 @@ CUresult AddressSpace::Unmap(uint64_t start, uint64_t size) {
 CUresult AddressSpace::MakeAccessibleLocked(Mapping& mapping, std::vector<StalePart>* stale) {
   if (mapping.accessible) return CUDA_SUCCESS;
   Physical* physical = mapping.physical;
-  const Touch touch = physical->device != nullptr ? Touch::kDevice : Touch::kAnybody;
-  if (!pool_.MoveIn(physical->home, mapping.start, mapping.size, touch)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const bool in =
+      physical->device != nullptr
+          ? pool_.MoveIn(physical->home, mapping.start, mapping.size, Touch::kDevice)
+          : pool_.MapHostPlace(physical->home, mapping.start, mapping.size, TouchOf(mapping.access_mask));
+  if (!in) return CUDA_ERROR_OUT_OF_MEMORY;
   if (physical->stale) stale->push_back({mapping.start, mapping.size});
   physical->stale = false;
   mapping.accessible = true;
@@ -221,13 +240,11 @@ CUresult AddressSpace::SetAccessLocked(uint64_t start, uint64_t size, unsigned d
   if (CUresult result = CheckWholeLocked(start, size); result != CUDA_SUCCESS) return result;
   for (auto it = mappings_.find(start); it != mappings_.end() && it->first < start + size; ++it) {
     Mapping& mapping = it->second;
+    const Touch before = TouchOf(mapping.access_mask);
     mapping.access_mask = accessible ? mapping.access_mask | device_mask : mapping.access_mask & ~device_mask;
-    if (mapping.access_mask != 0) {
-      if (CUresult result = MakeAccessibleLocked(mapping, stale); result != CUDA_SUCCESS) return result;
-    } else if (mapping.accessible) {
-      pool_.MoveOut(mapping.start, mapping.physical->home, mapping.size);
-      mapping.accessible = false;
-    }
+    if (mapping.access_mask == 0 || TouchOf(mapping.access_mask) != before) CloseLocked(mapping);
+    if (mapping.access_mask == 0) continue;
+    if (CUresult result = MakeAccessibleLocked(mapping, stale); result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
 }

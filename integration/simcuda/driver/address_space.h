@@ -17,21 +17,25 @@
 
 namespace simcuda {
 
-// Physical memory: exists while it is referenced or mapped.
+// Physical memory: exists while it is referenced or mapped. A device's is mapped at one address at most, the host's at
+// any number.
 struct Physical {
   uint64_t id = 0;  // the CUmemGenericAllocationHandle
   uint64_t size = 0;
-  uint64_t home = 0;
+  uint64_t home = 0;         // of a device's; of the host's its place in the file
   Device* device = nullptr;  // null: host memory, not charged to a device
   CUmemAllocationProp properties{};
   int references = 1;
-  uint64_t mapped_at = 0;  // 0: mapped nowhere
-  bool stale = true;       // to be poisoned before anybody may see it
+  int mappings = 0;
+  bool stale = true;  // to be poisoned before anybody may see it
 };
 
 // Who asked for memory that is no mapping: cuMemAlloc, or a module for its variables (not charged to the device, and
 // not cuMemFree's to free), or another process (cuIpcOpenMemHandle; charged there).
 enum class AllocationKind { kPlain, kModule, kImported };
+
+// In an access mask: the host.
+inline constexpr unsigned kHostAccess = 1u << 31;
 
 // One mapped handle, or one allocation (physical == null).
 struct Mapping {
@@ -42,7 +46,7 @@ struct Mapping {
   void* context = nullptr;                       // allocations: the context that made them
   AllocationKind kind = AllocationKind::kPlain;  // allocations
   bool accessible = false;                       // pages are in place
-  unsigned access_mask = 0;                      // devices that were given access
+  unsigned access_mask = 0;                      // devices that were given access; kHostAccess: the host
   unsigned long long id = 0;                     // CU_POINTER_ATTRIBUTE_BUFFER_ID
 };
 
@@ -124,6 +128,7 @@ class AddressSpace {
   CUresult SetAccessLocked(uint64_t start, uint64_t size, unsigned device_mask, bool accessible,
                            std::vector<StalePart>* stale);
   CUresult MakeAccessibleLocked(Mapping& mapping, std::vector<StalePart>* stale);
+  void CloseLocked(Mapping& mapping);
   void UnmapOneLocked(Mapping& mapping);
   void DropIfUnusedLocked(Physical* physical);
   void FreeLocked(std::map<uint64_t, Mapping>::iterator it);

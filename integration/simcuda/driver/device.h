@@ -13,6 +13,9 @@ namespace simcuda {
 
 class Context;
 
+// The machine has one node of host memory, and every device is at it.
+inline constexpr int kHostNode = 0;
+
 // One direction of copies takes one copy engine: copies of that direction follow each other. In use where the
 // settings give a rate or a latency; a machine's profile has its own model of the link (hardware_link.h).
 struct CopyEngine {

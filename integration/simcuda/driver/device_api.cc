@@ -60,17 +60,22 @@ constexpr AttributeRow kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, 128 << 20},
     {CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 1024},
-    {CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1},
-    {static_cast<CUdevice_attribute>(145), 1},  // HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, from 13.0 on
 };
+
+// HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, from 13.0 on.
+constexpr auto kHostVmm = static_cast<CUdevice_attribute>(145);
 
 int AttributeOf(const Device& device, CUdevice_attribute attribute) {
   if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) return device.ordinal() + 1;
   const int capability = static_cast<int>(GetSettings().compute_capability.load());
   if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) return capability / 10;
   if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) return capability % 10;
+  const bool host_handles = GetSettings().host_handles.load() != 0;
+  if (attribute == CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED || attribute == kHostVmm)
+    return host_handles ? 1 : 0;
+  if (attribute == CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID) return kHostNode;
   for (const AttributeRow& row : kAttributes) {
     if (row.attribute == attribute) return row.value;
   }

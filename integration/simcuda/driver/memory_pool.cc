@@ -1,6 +1,8 @@
 #include "integration/simcuda/driver/memory_pool.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -9,6 +11,7 @@ namespace {
 
 constexpr uint64_t kLargestStretch = uint64_t{16} << 40;
 constexpr uint64_t kSmallestStretch = uint64_t{32} << 30;
+constexpr uint64_t kHostFileBytes = uint64_t{4} << 40;  // sparse
 
 void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
@@ -96,6 +99,33 @@ bool MemoryPool::MoveOut(uint64_t address, uint64_t home, uint64_t size) {
   constexpr int kMove = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
   if (mremap(Pointer(address), size, size, kMove, Pointer(home)) == MAP_FAILED) return false;
   return Forget(address, size);
+}
+
+uint64_t MemoryPool::TakeHostPlace(uint64_t size) {
+  if (host_file_ < 0) {
+    host_file_ = memfd_create("simcuda host memory", MFD_CLOEXEC);
+    if (host_file_ < 0 || ftruncate(host_file_, static_cast<off_t>(kHostFileBytes)) != 0) return 0;
+    host_places_.Reset(kHugePage, kHostFileBytes - kHugePage);  // no place is 0
+  }
+  return host_places_.Take(size, std::min(size & -size, kHugePage));
+}
+
+void MemoryPool::GiveHostPlace(uint64_t place, uint64_t size) {
+  fallocate(host_file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(place),
+            static_cast<off_t>(size));
+  host_places_.Give(place, size);
+}
+
+bool MemoryPool::MapHostPlace(uint64_t place, uint64_t address, uint64_t size, Touch touch) {
+  constexpr int kFlags = MAP_SHARED | MAP_FIXED;
+  if (mmap(Pointer(address), size, PROT_NONE, kFlags, host_file_, static_cast<off_t>(place)) == MAP_FAILED)
+    return false;
+  if (!OpenPages(address, size, touch)) {
+    Forget(address, size);
+    return false;
+  }
+  AdviseForDevice(address, size);
+  return true;
 }
 
 bool MemoryPool::Populate(uint64_t address, uint64_t size) {

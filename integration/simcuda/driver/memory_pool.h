@@ -2,6 +2,8 @@
 // allocations), which begins where NVIDIA's driver begins; one for a reservation that the job wants elsewhere; and one
 // for the homes of physical handles that are mapped nowhere. All are PROT_NONE where no memory is in use, are not inherited by forks, and take host memory only for what exists.
 //
+// Handles in host memory lie in a file without a name instead, for they may be mapped at several addresses at once.
+//
 // A map moves the pages of a handle from its home to the address (mremap), an unmap moves them back: no copy, and
 // no page fault later. MREMAP_DONTUNMAP keeps the place that the pages left reserved, so no other thread's mmap
 // can land in it.
@@ -47,6 +49,14 @@ class MemoryPool {
   bool MoveIn(uint64_t home, uint64_t address, uint64_t size, Touch touch);
   bool MoveOut(uint64_t address, uint64_t home, uint64_t size);
 
+  // A place in the file of host memory for a handle of `size` bytes, 0 when none is left; and back, with its bytes gone.
+  // The caller holds the address space's lock.
+  uint64_t TakeHostPlace(uint64_t size);
+  void GiveHostPlace(uint64_t place, uint64_t size);
+  // Makes the bytes of the place readable and writable for `touch` at the address, beside where they are mapped else.
+  // Undone by Depopulate. False: the kernel refused.
+  bool MapHostPlace(uint64_t place, uint64_t address, uint64_t size, Touch touch);
+
   // Memory without a home, for allocations: pages of a device's appear at the address, and vanish.
   bool Populate(uint64_t address, uint64_t size);
   void Depopulate(uint64_t address, uint64_t size);
@@ -59,6 +69,8 @@ class MemoryPool {
   // The size before the start: a reader that sees the start sees the size.
   std::atomic<uint64_t> hinted_start_{0}, hinted_size_{0};
   Extents homes_;
+  int host_file_ = -1;  // made with the first place
+  Extents host_places_;
 };
 
 // Fills memory with the pattern FE FF FE FF...: no-number in every float format, out of range as an index, and

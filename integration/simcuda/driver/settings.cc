@@ -30,6 +30,7 @@ enum class Kind {
   kCopyBytes,
   kHandles,
   kHints,
+  kSupport,
   kBooleanBytes,
   kKeys
 };
@@ -64,6 +65,7 @@ const Row* Rows(size_t* count) {
       {"LOCAL_MEMORY_LAUNCH", Kind::kCount, &s.local_memory_launch, nullptr, Changeable::kBeforeInit},
       {"SCRUB", Kind::kMicroseconds, &s.scrub_ns, nullptr, Changeable::kAlways},
       {"ADDRESS_HINTS", Kind::kHints, &s.address_hints, nullptr, Changeable::kAlways},
+      {"HOST_HANDLES", Kind::kSupport, &s.host_handles, nullptr, Changeable::kAlways},
       {"BOOLEAN_BYTES", Kind::kBooleanBytes, &s.boolean_bytes, nullptr, Changeable::kAlways},
       {"COPY_BANDWIDTH", Kind::kBytesOrOff, &s.copy_bytes_per_s[SIMCUDA_HTOD],
        &s.copy_bytes_per_s[SIMCUDA_DTOH], Changeable::kAlways},
@@ -112,6 +114,7 @@ const char* Accepted(Kind kind) {
     case Kind::kCopyBytes: return "all or sample";
     case Kind::kHandles: return "stop or answer";
     case Kind::kHints: return "take or ignore";
+    case Kind::kSupport: return "on or off";
     case Kind::kBooleanBytes: return "1 or 4";
     case Kind::kKeys: return "off, on or try";
   }
@@ -180,6 +183,7 @@ bool Parse(Kind kind, const std::string& text, int64_t* value) {
     case Kind::kCopyBytes: return ParseChoice(text, {"all", "sample"}, value);
     case Kind::kHandles: return ParseChoice(text, {"stop", "answer"}, value);
     case Kind::kHints: return ParseChoice(text, {"ignore", "take"}, value);
+    case Kind::kSupport: return ParseChoice(text, {"off", "on"}, value);
     case Kind::kBooleanBytes: return ParseCount(text, value) && (*value == 1 || *value == 4);
     case Kind::kKeys: return ParseChoice(text, {"off", "on", "try"}, value);
   }

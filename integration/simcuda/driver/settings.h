@@ -41,6 +41,7 @@ struct Settings {
   Value unregister_waits{1};
   Value module_load_waits{0};
   Value address_hints{1};  // whether a reservation may lie where the job wants it
+  Value host_handles{1};   // whether handles can be made in host memory
   Value boolean_bytes{1};  // of a pointer attribute that is true or false
 
   // Device memory that the driver takes for itself, which no call shows.

@@ -12,9 +12,10 @@
 namespace simcuda {
 namespace {
 
-bool IsHostLocation(CUmemLocationType type) {
-  return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
-         type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+// A real node has to be named: the driver refuses HOST_NUMA_CURRENT for handles (NVIDIA/cuda-python#2694).
+bool IsHostLocation(const CUmemLocation& location) {
+  if (location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) return location.id == kHostNode;
+  return location.type == CU_MEM_LOCATION_TYPE_HOST;
 }
 
 bool IsAccess(CUmemAccess_flags flags) {
@@ -25,7 +26,7 @@ bool IsAccess(CUmemAccess_flags flags) {
 // The device of a location (null: host memory).
 CUresult DeviceOf(const CUmemLocation& location, Device** device) {
   *device = nullptr;
-  if (IsHostLocation(location.type)) return CUDA_SUCCESS;
+  if (IsHostLocation(location)) return CUDA_SUCCESS;
   if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   *device = FindDevice(location.id);
   return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
@@ -95,6 +96,8 @@ SIMCUDA_API CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t si
     return result;
   if (device != nullptr) {
     if (CUresult result = simcuda::PrimaryStatus(*device); result != CUDA_SUCCESS) return result;
+  } else if (simcuda::GetSettings().host_handles.load() == 0) {
+    return CUDA_ERROR_NOT_SUPPORTED;
   }
   CallTime time(Call::kCreate);
   time.Spend(1, size);
@@ -153,8 +156,7 @@ SIMCUDA_API CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUme
     Device* device = nullptr;
     if (CUresult result = simcuda::DeviceOf(description.location, &device); result != CUDA_SUCCESS)
       return result;
-    // Bit 31 stands for the host.
-    const unsigned mask = device == nullptr ? 1u << 31 : 1u << device->ordinal();
+    const unsigned mask = device == nullptr ? simcuda::kHostAccess : 1u << device->ordinal();
     const bool accessible = description.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
     if (CUresult result = GetAddressSpace().SetAccess(pointer, size, mask, accessible);
         result != CUDA_SUCCESS) {
@@ -172,7 +174,7 @@ SIMCUDA_API CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocati
   if (CUresult result = simcuda::DeviceOf(*location, &device); result != CUDA_SUCCESS) return result;
   unsigned mask = 0;
   if (CUresult result = GetAddressSpace().GetAccess(pointer, &mask); result != CUDA_SUCCESS) return result;
-  const unsigned bit = device == nullptr ? 1u << 31 : 1u << device->ordinal();
+  const unsigned bit = device == nullptr ? simcuda::kHostAccess : 1u << device->ordinal();
   *flags = (mask & bit) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
   return CUDA_SUCCESS;
 }

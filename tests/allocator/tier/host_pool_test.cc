@@ -110,7 +110,7 @@ TEST(HostPoolTest, NoRunOfBuffersReachesOverTwoSlabs) {
   std::vector<ExtentHome> homes;
   for (const PinnedBuffer& buffer : buffers) homes.push_back({buffer, {}, false});
   std::vector<size_t> runs;
-  ForEachHostRun(homes, kChunk, [&](size_t first, size_t count) {
+  ForEachHostRun(homes, homes.size(), kChunk, [&](size_t first, size_t count) {
     runs.push_back(count);
     // Nor may memory that is mapped later adjoin.
     std::byte* const end = homes[first].buffer.data + count * kChunk;

@@ -266,6 +266,66 @@ TEST_F(DriverMemoryTest, HostPhysicalMemoryCanLieAtADeviceAddress) {
   ASSERT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
 }
 
+CUmemAllocationProp HostMemoryOfNode(int node) {
+  CUmemAllocationProp properties = DeviceMemory();
+  properties.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  properties.location.id = node;
+  return properties;
+}
+
+CUresult AllowHost(CUdeviceptr start, size_t size) {
+  const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_HOST_NUMA, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  return cuMemSetAccess(start, size, &access, 1);
+}
+
+TEST_F(DriverMemoryTest, HostPhysicalMemoryLiesAtSeveralAddressesAtOnce) {
+  Range here(kChunk), there(kChunk);
+  const CUmemAllocationProp properties = HostMemoryOfNode(0);
+  CUmemGenericAllocationHandle handle = 0;
+  ASSERT_EQ(cuMemCreate(&handle, kChunk, &properties, 0), CUDA_SUCCESS);
+  for (const CUdeviceptr start : {here.start, there.start})
+    ASSERT_EQ(cuMemMap(start, kChunk, 0, handle, 0), CUDA_SUCCESS);
+  ASSERT_EQ(AllowHost(here.start, kChunk), CUDA_SUCCESS);
+  ASSERT_EQ(AllowAccess(there.start, kChunk), CUDA_SUCCESS);
+  At<char>(here.start)[7] = 42;
+  EXPECT_EQ(At<char>(there.start)[7], 42);
+  // The device's mapping goes and comes back: the bytes are those of the handle, whatever a device's would be.
+  ASSERT_EQ(simcuda_set("POISON", "unmap"), 0);
+  ASSERT_EQ(cuMemUnmap(there.start, kChunk), CUDA_SUCCESS);
+  EXPECT_EQ(At<char>(here.start)[7], 42);
+  ASSERT_EQ(cuMemMap(there.start, kChunk, 0, handle, 0), CUDA_SUCCESS);
+  ASSERT_EQ(AllowAccess(there.start, kChunk), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemsetD8(there.start, 3, kChunk), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(At<char>(here.start)[7], 3);
+  ASSERT_EQ(cuMemRelease(handle), CUDA_SUCCESS) << "it lives on behind its mappings";
+  ASSERT_EQ(cuMemUnmap(here.start, kChunk), CUDA_SUCCESS);
+  EXPECT_EQ(At<char>(there.start)[7], 3);
+  ASSERT_EQ(cuMemUnmap(there.start, kChunk), CUDA_SUCCESS);
+  ASSERT_EQ(simcuda_set("POISON", "recycle"), 0);
+}
+
+TEST_F(DriverMemoryTest, HostPhysicalMemoryNeedsARealNodeAndADeviceThatCan) {
+  CUmemGenericAllocationHandle handle = 0;
+  const CUmemAllocationProp elsewhere = HostMemoryOfNode(1);
+  EXPECT_EQ(cuMemCreate(&handle, kChunk, &elsewhere, 0), CUDA_ERROR_INVALID_VALUE);
+  CUmemAllocationProp current = HostMemoryOfNode(0);
+  current.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+  EXPECT_EQ(cuMemCreate(&handle, kChunk, &current, 0), CUDA_ERROR_INVALID_VALUE);
+  int can = 0, node = -1;
+  constexpr auto kCan = CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+  ASSERT_EQ(cuDeviceGetAttribute(&can, kCan, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0), CUDA_SUCCESS);
+  EXPECT_EQ(can, 1);
+  EXPECT_EQ(node, 0);
+  ASSERT_EQ(simcuda_set("HOST_HANDLES", "off"), 0);
+  ASSERT_EQ(cuDeviceGetAttribute(&can, kCan, 0), CUDA_SUCCESS);
+  EXPECT_EQ(can, 0);
+  const CUmemAllocationProp properties = HostMemoryOfNode(0);
+  EXPECT_EQ(cuMemCreate(&handle, kChunk, &properties, 0), CUDA_ERROR_NOT_SUPPORTED);
+  ASSERT_EQ(simcuda_set("HOST_HANDLES", "on"), 0);
+}
+
 TEST_F(DriverMemoryTest, GranularityAndReservations) {
   const CUmemAllocationProp properties = DeviceMemory();
   size_t granularity = 0;

@@ -46,7 +46,7 @@ class HostPool {
     int evict_staging_buffers = 4;    // at least 2 where there is a disk tier, else 0
     int fault_staging_buffers = 8;    // likewise
     uint64_t slab_bytes = 32 << 20;   // pinned at a time
-    HostReach reach;                  // with devices: host buffers are handles, which these can reach
+    HostReach reach = {};             // with devices: host buffers are handles, which these can reach
     os::WaitList* waits = nullptr;    // the process's; null: one of the pool's own
     // What processes of the node share; null: nothing. From Create on only the pool uses it.
     io::NodeShare* share = nullptr;

@@ -63,6 +63,10 @@ enum class Mutant : int {
   kNextNotWoken,        // a claim that leaves the queue wakes nobody
   kChunksNotSignalled,  // the end of an eviction wakes nobody
   kErrorUnseen,         // the device's first error stops nothing
+  // ---- What kernels reach in host memory.
+  kReachedStaysHome,    // a buffer that is reached is given back as a home of the block that has arrived
+  kReachedGivenAtEnd,   // and as nobody's when the block leaves
+  kReachedIsForgotten,  // a block that is spilled again has lost the homes that were to be reached
   // ---- Pauses: these are the last.
   kPausedGateOpen,      // the gate of a paused block that is resident stays open
   kResumeOpensGate,     // a resume opens the gate of a block that is being decommitted

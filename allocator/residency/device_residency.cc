@@ -60,12 +60,17 @@ DeviceThread::PollResult DeviceResidency::Components::Poll() {
   result.moved |= faulter->Poll();
   result.moved |= probe->Poll();
   if (!probe->suspends_evictions()) result.moved |= evictor->Poll();
-  uint64_t host_wanted;
-  {
+  Demoter::Request request;
+  if (reach.on()) {
     const TableLock lock(core.table);
-    host_wanted = claims->HostWantedLocked(lock);
+    request.buffers = claims->HostWantedLocked(lock);
+    if (request.buffers > 0) {
+      request.keeps = [this](const TableLock& taken, const Block& block, size_t extent) {
+        return claims->ReachesLocked(taken, block, extent);
+      };
+    }
   }
-  result.moved |= demoter->Poll(host_wanted);
+  result.moved |= demoter->Poll(request);
   result.progress = result.moved;
   result.progress |= allocations->FinishFrees();
   result.progress |= writes.Poll();

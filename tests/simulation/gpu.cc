@@ -22,7 +22,7 @@ uint64_t* Gpu::Words(CUdeviceptr address) {
   if (page == pages_.end() || !page->second.access) {
     scheduler().Fail("the GPU touches " + std::to_string(address) + ", which is not mapped");
   }
-  return page->second.chunk->words.data() + (page->second.at + address % options_.chunk_bytes) / 8;
+  return page->second.chunk->data() + (page->second.at + address % options_.chunk_bytes) / 8;
 }
 
 bool Gpu::IsMapped(CUdeviceptr address) const {

@@ -64,8 +64,12 @@ class Gpu {
  private:
   struct Chunk {  // one handle, of one chunk or more
     std::vector<uint64_t> words;
+    uint64_t* host =
+        nullptr;  // of a handle in host memory: where the processor sees it, once it is mapped there
+    bool in_host = false;
     int maps = 0;
     bool released = false;
+    uint64_t* data() { return host != nullptr ? host : words.data(); }
   };
   struct Page {
     Chunk* chunk = nullptr;
@@ -95,6 +99,8 @@ class Gpu {
   void Add(Stream* stream, Operation operation);
   void StreamLoop(Stream* stream);
   void Tell(const void* what);
+  // Addresses that are memory of the process, too: for what the processor touches.
+  CUdeviceptr ReserveOfHost(uint64_t bytes);
   CUresult Call() const;  // a switch point; the error that stays
   void Forget(Chunk* chunk);
   Kernel CopyOf(std::byte* host, CUdeviceptr address, uint64_t bytes, bool out);
@@ -109,6 +115,7 @@ class Gpu {
   std::vector<std::unique_ptr<Stream>> streams_;
   Stream* legacy_ = nullptr;
   std::vector<std::pair<void*, uint64_t>> registered_;  // host memory, and the bytes to unmap of it
+  std::vector<std::pair<void*, uint64_t>> of_host_;     // ReserveOfHost's
   uint64_t next_chunk_ = 1;
   uint64_t next_base_ = uint64_t{1} << 44;
   uint64_t held_ = 0;

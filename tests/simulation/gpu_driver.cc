@@ -18,6 +18,9 @@ namespace {
 
 Gpu* gpu = nullptr;
 
+constexpr uint64_t kBlocksBytes = uint64_t{1} << 28;      // what is reserved for blocks is at least so large
+constexpr uint64_t kHostBase = uint64_t{0x300000000000};  // the same in each run, and no sanitizer's
+
 }  // namespace
 
 // An entry point is a switch point, and answers the error that stays, if there is one.
@@ -31,6 +34,10 @@ struct Gpu::Entries {
 
   static CUresult Reserve(CUdeviceptr* address, size_t bytes, size_t, CUdeviceptr, unsigned long long) {
     ENTER();
+    if (bytes < kBlocksBytes) {  // a slab of the host tier
+      *address = gpu->ReserveOfHost(bytes);
+      return CUDA_SUCCESS;
+    }
     *address = gpu->next_base_;
     gpu->next_base_ += bytes;
     return CUDA_SUCCESS;
@@ -42,20 +49,23 @@ struct Gpu::Entries {
     *free_bytes = *total_bytes - gpu->held_ * gpu->options_.chunk_bytes;
     return CUDA_SUCCESS;
   }
-  static CUresult Create(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp*,
-                         unsigned long long) {
+  static CUresult Create(CUmemGenericAllocationHandle* handle, size_t bytes,
+                         const CUmemAllocationProp* properties, unsigned long long) {
     ENTER();
-    const int one_in = gpu->options_.refuse_chunk_one_in;
+    const bool in_host = properties->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    const int one_in = in_host ? 0 : gpu->options_.refuse_chunk_one_in;
     if (bytes % gpu->options_.chunk_bytes != 0) scheduler().Fail("a handle is not of whole chunks");
     const uint64_t chunks = bytes / gpu->options_.chunk_bytes;
-    if (gpu->held_ + chunks > gpu->options_.most_chunks || (one_in > 0 && gpu->random_->OneIn(one_in))) {
+    if ((!in_host && gpu->held_ + chunks > gpu->options_.most_chunks) ||
+        (one_in > 0 && gpu->random_->OneIn(one_in))) {
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
     auto chunk = std::make_unique<Chunk>();
     chunk->words.assign(bytes / 8, 0xdeadbeefdeadbeef);
     *handle = gpu->next_chunk_++;
+    chunk->in_host = in_host;
     gpu->chunks_[*handle] = std::move(chunk);
-    gpu->held_ += chunks;
+    if (!in_host) gpu->held_ += chunks;
     return CUDA_SUCCESS;
   }
   static CUresult Release(CUmemGenericAllocationHandle handle) {
@@ -63,7 +73,7 @@ struct Gpu::Entries {
     const auto it = gpu->chunks_.find(handle);
     if (it == gpu->chunks_.end() || it->second->released) scheduler().Fail("a chunk is released twice");
     it->second->released = true;
-    gpu->held_ -= it->second->words.size() * 8 / gpu->options_.chunk_bytes;
+    if (!it->second->in_host) gpu->held_ -= it->second->words.size() * 8 / gpu->options_.chunk_bytes;
     gpu->Forget(it->second.get());
     return CUDA_SUCCESS;
   }
@@ -72,8 +82,12 @@ struct Gpu::Entries {
     ENTER();
     const auto it = gpu->chunks_.find(handle);
     if (it == gpu->chunks_.end() || it->second->released) scheduler().Fail("a chunk that is gone is mapped");
-    if (it->second->maps > 0) scheduler().Fail("a chunk is mapped at two addresses");
+    // In host memory: where the processor sees it, and at one block's address.
+    if (it->second->maps > (it->second->in_host ? 1 : 0))
+      scheduler().Fail("a chunk is mapped at one address too many");
     if (bytes != it->second->words.size() * 8) scheduler().Fail("a mapping is not a whole handle");
+    if (it->second->in_host && it->second->host == nullptr)
+      it->second->host = reinterpret_cast<uint64_t*>(address);
     for (uint64_t at = 0; at < bytes; at += gpu->options_.chunk_bytes) {
       Page& page = gpu->pages_[(address + at) / gpu->options_.chunk_bytes];
       if (page.chunk != nullptr) scheduler().Fail("an address is mapped twice");
@@ -103,7 +117,7 @@ struct Gpu::Entries {
       gpu->pages_.erase(page);
     }
     for (Chunk* chunk : touched) {
-      if (chunk->maps > 0) scheduler().Fail("a part of a mapping is unmapped");
+      if (chunk->maps > 0 && !chunk->in_host) scheduler().Fail("a part of a mapping is unmapped");
       gpu->Forget(chunk);
     }
     return CUDA_SUCCESS;
@@ -275,8 +289,20 @@ Gpu::Gpu(const Options& options, Random* random) : options_(options), random_(ra
 Gpu::~Gpu() {
   gpu = nullptr;
   for (const auto& [memory, bytes] : registered_) munmap(memory, bytes);
+  for (const auto& [memory, bytes] : of_host_) munmap(memory, bytes);
 }
 
 Gpu* Gpu::current() { return gpu; }
+
+CUdeviceptr Gpu::ReserveOfHost(uint64_t bytes) {
+  const uint64_t start = of_host_.empty()
+                             ? kHostBase
+                             : reinterpret_cast<uint64_t>(of_host_.back().first) + of_host_.back().second;
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+  void* const got = mmap(reinterpret_cast<void*>(start), bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  if (got != reinterpret_cast<void*>(start)) scheduler().Fail("the addresses of the host tier are taken");
+  of_host_.emplace_back(got, bytes);
+  return start;
+}
 
 }  // namespace spillway::simulation

@@ -388,6 +388,7 @@ JobCounts RunJob(World* world, const JobSettings& settings, Random* random) {
   shared.counts.faults = stats.faults;
   shared.counts.clean_drops = stats.clean_drops;
   shared.counts.early_copies = stats.early_copies;
+  shared.counts.reached_launches = stats.reached_launches;
   shared.counts.disk_bytes = stats.disk_spilled_bytes;
   shared.counts.pauses = shared.pauses.pauses();
   return shared.counts;

@@ -26,6 +26,12 @@ JobSettings JobSettings::Draw(Random* random, const WorldSettings& world, int op
   settings.idle = world.shared && random->OneIn(2);
   settings.signals = settings.outside_pauses && random->OneIn(3);
   settings.most_set = std::max<uint64_t>(settings.most_block, world.target_chunks / 4);
+  settings.large_sets = world.reach && random->OneIn(2);
+  if (settings.large_sets) {
+    settings.most_block =
+        1 + random->Below(static_cast<uint32_t>(world.target_chunks + world.host_buffers / 4));
+    settings.most_set = std::max(settings.most_block, world.target_chunks + world.host_buffers / 3);
+  }
   return settings;
 }
 
@@ -54,6 +60,7 @@ void JobCounts::Add(const JobCounts& other) {
   early_copies += other.early_copies;
   disk_bytes += other.disk_bytes;
   pauses += other.pauses;
+  reached_launches += other.reached_launches;
 }
 
 }  // namespace spillway::simulation

@@ -260,7 +260,7 @@ int Main(int argc, char** argv) {
       "switch "
       "points, "
       "%llu evictions, %llu cancelled, %llu faults, %llu clean drops, %llu early copies, %llu bytes to disk, "
-      "%llu pauses, %.1f s\n",
+      "%llu pauses, %llu launches that reached host memory, %.1f s\n",
       static_cast<unsigned long long>(arguments.first), static_cast<unsigned long long>(seed - 1),
       static_cast<unsigned long long>(sum.operations), static_cast<unsigned long long>(sum.launches),
       static_cast<unsigned long long>(sum.refused_launches),
@@ -268,7 +268,8 @@ int Main(int argc, char** argv) {
       static_cast<unsigned long long>(sum.evictions), static_cast<unsigned long long>(sum.cancelled),
       static_cast<unsigned long long>(sum.faults), static_cast<unsigned long long>(sum.clean_drops),
       static_cast<unsigned long long>(sum.early_copies), static_cast<unsigned long long>(sum.disk_bytes),
-      static_cast<unsigned long long>(sum.pauses), seconds_since());
+      static_cast<unsigned long long>(sum.pauses), static_cast<unsigned long long>(sum.reached_launches),
+      seconds_since());
   return 0;
 }
 

@@ -34,6 +34,7 @@ bool ThreadPauses::Step(CUdeviceptr block, const std::vector<CUstream>& streams)
 
 // Refused where the block is paused, or where launches would not fit beside it.
 void ThreadPauses::Pin(CUdeviceptr block) {
+  if (settings_.large_sets) return;  // a first launch that is too large beside what stays may be refused
   allocator::AccessSet set;
   world_.addresses().Collect(block, &set);
   world_.residency().Pin(set, PinReason::kUnknownCall, &pinned_).IgnoreError();

@@ -72,6 +72,7 @@ WorldSettings WorldSettings::Draw(Random* random) {
   settings.lendable_chunks = random->OneIn(2) ? random->Below(4) : 0;
   settings.shared = random->OneIn(4);
   if (settings.shared) settings.lendable_chunks = 0;
+  settings.reach = settings.host_buffers > 0 && random->OneIn(3);
   return settings;
 }
 
@@ -83,7 +84,8 @@ std::string WorldSettings::Describe() const {
          std::to_string(slow_gpu_one_in) + ", slow disk " + std::to_string(slow_disk_one_in) +
          ", preempted at points " + std::to_string(preempt_at_points_one_in) + ", keeps " +
          std::to_string(kept_addresses) + " addresses, handles of at most " + std::to_string(largest_handle) +
-         " chunks, waits to " + std::to_string(wait_limit_nanos) + " ns" + (shared ? ", shared" : "");
+         " chunks, waits to " + std::to_string(wait_limit_nanos) + " ns" + (shared ? ", shared" : "") +
+         (reach ? ", reaches host memory" : "");
 }
 
 World::World(const WorldSettings& settings, Random* random)
@@ -106,6 +108,7 @@ World::World(const WorldSettings& settings, Random* random)
   pool.evict_staging_buffers = settings.disk_slots > 0 ? 3 : 0;
   pool.fault_staging_buffers = settings.disk_slots > 0 ? 3 : 0;
   pool.waits = &waits_;
+  if (settings.reach) pool.reach = {.node = 0, .devices = {0}};
   pool.slab_bytes = 16 * chunk_bytes();
   auto host = allocator::HostPool::Create(gpu_->driver(), Gpu::context(), pool);
   SPILLWAY_CHECK(host.ok());
@@ -187,6 +190,8 @@ std::string World::Describe() {
     for (const io::DirectoryStats& directory : stats.directories)
       text += ", a file of " + std::to_string(directory.file_bytes / io::kSlotBytes);
   }
+  text += "; host buffers free " + std::to_string(host_->Free(allocator::HostUse::kStorage)) +
+          ", for evictions " + std::to_string(host_->Free(allocator::HostUse::kEvictStaging));
   for (Block* block : blocks_) {
     if (block->state == BlockState::kFree) continue;
     text +=
@@ -195,7 +200,9 @@ std::string World::Describe() {
         (block->eviction.job != nullptr ? ", leaves" : "") + (block->fetch.job != nullptr ? ", comes" : "") +
         (block->allocation.freed ? ", freed" : "") + (block->paused() ? ", paused" : "") +
         (block->pause.region.keep ? "" : ", not kept") + (block->pin_reasons != 0 ? ", stays" : "") +
-        ", failed " + std::to_string(block->eviction.failures);
+        ", failed " + std::to_string(block->eviction.failures) + ", " +
+        std::to_string(std::ranges::count_if(block->copies.homes, &allocator::ExtentHome::in_host)) +
+        " in host memory, " + std::to_string(block->memory.reached.size()) + " reached";
   }
   scheduler().AllowSwitches();
   return text;

@@ -36,6 +36,7 @@ struct WorldSettings {
   int preempt_at_points_one_in = 0;  // at the product's delay points (allocator/memory/test_points.h)
   uint64_t kept_addresses = 4096;
   uint32_t largest_handle = 64;
+  bool reach = false;            // kernels reach the host tier
   bool shared = false;           // jobs share the device (SPILLWAY_SHARE=gpu)
   int64_t wait_limit_nanos = 0;  // SPILLWAY_WAIT_LIMIT; 0: none
 

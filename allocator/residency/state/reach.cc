@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "allocator/memory/test_points.h"
 #include "io/os/bytes_text.h"
 #include "io/os/check.h"
 #include "io/os/log.h"
@@ -84,7 +85,7 @@ void Reach::TakeBackLocked(const TableLock& lock, Block* block) {
   for (size_t i = 0; i < block->memory.reached.size(); ++i) {
     const size_t extent = block->device_chunks() + i;
     const bool home = extent < block->copies.homes.size() && block->copies.homes[extent].in_host();
-    if (!home) unused.push_back(block->memory.reached[i]);
+    if (!home || SPILLWAY_MUTANT(kReachedIsForgotten)) unused.push_back(block->memory.reached[i]);
   }
   GiveLocked(lock, &unused);
   SetLocked(lock, block, {});
@@ -92,6 +93,7 @@ void Reach::TakeBackLocked(const TableLock& lock, Block* block) {
 
 void Reach::SettleLocked(const TableLock& lock, Block* block) {
   lock.Covers(core_->table);
+  if (SPILLWAY_MUTANT(kReachedStaysHome)) return;
   for (size_t extent = block->device_chunks(); extent < block->copies.homes.size(); ++extent) {
     if (block->copies.homes[extent].in_host()) block->copies.homes[extent] = ExtentHome();
   }
@@ -106,6 +108,10 @@ void Reach::DropLocked(const TableLock& lock, Block* block) {
 void Reach::LeaveLocked(const TableLock& lock, Block* block, std::vector<ExtentHome>* homes) {
   lock.Covers(core_->table);
   for (const PinnedBuffer& buffer : block->memory.reached) homes->push_back({buffer, {}, false});
+  if (SPILLWAY_MUTANT(kReachedGivenAtEnd)) {
+    std::vector<PinnedBuffer> buffers = block->memory.reached;
+    GiveLocked(lock, &buffers);
+  }
   SetLocked(lock, block, {});
 }
 

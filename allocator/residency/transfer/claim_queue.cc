@@ -132,12 +132,14 @@ bool ClaimQueue::TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* t
       ticket->refusal = PausedMeanwhile();
       return false;
     }
-    if (AwaitsHomecomingLocked(*lock, set, *ticket)) return false;
+    if (AwaitsHomecomingLocked(*lock, set, ticket)) return false;
     PinLocked(*lock, set, grant);  // may take evictions back
   }
   Lack lack = LackOfLocked(*lock, set);
   ticket->brings = lack.chunks;
   const std::vector<Reach::Part> parts = ChooseReachedLocked(*lock, set, *ticket, &lack);
+  ticket->parts = parts;
+  ticket->host_wanted = 0;
   std::vector<PinnedBuffer> buffers;
   const bool has_host = parts.empty() || reach_->TakeLocked(*lock, parts, &buffers, &ticket->host_wanted);
   std::vector<ChunkHandle> handles;
@@ -230,17 +232,23 @@ std::vector<Block*> ClaimQueue::ToComeHomeLocked(const TableLock& lock, const Ac
   return blocks;
 }
 
-bool ClaimQueue::AwaitsHomecomingLocked(const TableLock& lock, const AccessSet& set, const Ticket& ticket) {
+bool ClaimQueue::AwaitsHomecomingLocked(const TableLock& lock, const AccessSet& set, Ticket* ticket) {
   if (!reach_->on()) return false;
-  const std::vector<Block*> blocks = ToComeHomeLocked(lock, set, ticket);
+  const std::vector<Block*> blocks = ToComeHomeLocked(lock, set, *ticket);
   std::vector<Block*> leave;
   for (Block* const block : blocks) {
     const bool free = block->pins == 0 && block->eviction.job == nullptr && !block->memory.mapping;
     if (free && block->state == BlockState::kResident) leave.push_back(block);
   }
   if (!leave.empty()) leave_(lock, leave);
+  ticket->homecoming = !blocks.empty();
   if (!blocks.empty()) wake_();
   return !blocks.empty();
+}
+
+bool ClaimQueue::waits_unheard(const TableLock& lock) const {
+  lock.Covers(core_->table);
+  return !queue_.empty() && (queue_.front()->host_wanted > 0 || queue_.front()->homecoming);
 }
 
 bool ClaimQueue::ReachMoreLocked(const TableLock& lock) {
@@ -259,6 +267,14 @@ bool ClaimQueue::ReachMoreLocked(const TableLock& lock) {
 uint64_t ClaimQueue::HostWantedLocked(const TableLock& lock) const {
   lock.Covers(core_->table);
   return queue_.empty() ? 0 : queue_.front()->host_wanted;
+}
+
+bool ClaimQueue::ReachesLocked(const TableLock& lock, const Block& block, size_t extent) const {
+  lock.Covers(core_->table);
+  if (queue_.empty()) return false;
+  const std::vector<Reach::Part>& parts = queue_.front()->parts;
+  const auto part = std::ranges::find(parts, &block, &Reach::Part::block);
+  return part != parts.end() && extent >= block.chunks - part->extents;
 }
 
 void ClaimQueue::PinLocked(const TableLock& lock, const AccessSet& set, Grant* grant) {

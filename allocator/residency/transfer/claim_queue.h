@@ -60,6 +60,11 @@ class ClaimQueue {
   uint64_t WantedLocked(const TableLock& lock) const;
   // Host buffers that the first in the queue lacks for what it is to reach.
   uint64_t HostWantedLocked(const TableLock& lock) const;
+  // Whether it waits for such buffers, or for blocks that are to leave and come back whole: nobody may report them,
+  // and it is to be woken to look again.
+  bool waits_unheard(const TableLock& lock) const;
+  // Whether it is to reach that extent: then that is not to leave host memory for its sake.
+  bool ReachesLocked(const TableLock& lock, const Block& block, size_t extent) const;
   // Has the first in the queue reach what it lacks of the GPU, beside what it reaches already: nothing else can
   // leave. False: kernels reach nothing here, or it lacks more than it brings in.
   bool ReachMoreLocked(const TableLock& lock);
@@ -82,13 +87,15 @@ class ClaimQueue {
 
  private:
   struct Ticket {
-    uint64_t number = 0;       // from 1
-    uint64_t needed = 0;       // chunks, once it is the first in the queue
-    uint64_t brings = 0;       // chunks of blocks without any, reached or not
-    uint64_t reaches = 0;      // chunks that are to be reached at least, since nothing else can leave
-    uint64_t host_wanted = 0;  // host buffers that are missing for that
-    int64_t came = 0;          // ns of the steady clock
-    bool tried_again = false;  // the full budget, after a refused chunk
+    uint64_t number = 0;             // from 1
+    uint64_t needed = 0;             // chunks, once it is the first in the queue
+    uint64_t brings = 0;             // chunks of blocks without any, reached or not
+    uint64_t reaches = 0;            // chunks that are to be reached at least, since nothing else can leave
+    uint64_t host_wanted = 0;        // host buffers that are missing for that
+    bool homecoming = false;         // it waits for blocks that are to leave and come back whole
+    std::vector<Reach::Part> parts;  // what it is to reach, as of the last look
+    int64_t came = 0;                // ns of the steady clock
+    bool tried_again = false;        // the full budget, after a refused chunk
     absl::Status refusal;
     uint64_t share_bytes = 0;  // where a greater share of the device is what it waits for (GpuShare)
   };
@@ -120,7 +127,7 @@ class ClaimQueue {
   std::vector<Block*> ToComeHomeLocked(const TableLock& lock, const AccessSet& set, const Ticket& ticket)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Has them leave where they can. True while there are such.
-  bool AwaitsHomecomingLocked(const TableLock& lock, const AccessSet& set, const Ticket& ticket)
+  bool AwaitsHomecomingLocked(const TableLock& lock, const AccessSet& set, Ticket* ticket)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   Lack LackOfLocked(const TableLock& lock, const AccessSet& set)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);

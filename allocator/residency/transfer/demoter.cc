@@ -16,6 +16,7 @@ namespace {
 constexpr size_t kMostWrites = 4;                 // under way at once: evictions and reads need the disk, too
 constexpr int64_t kBetweenLooks = 1'000'000'000;  // ns
 constexpr int64_t kPauseAfterFailure = 10'000'000'000;
+constexpr int64_t kPauseWhileAsked = 100'000'000;  // the same while a launch waits
 // Begins when less than this part of the host tier is free, and ends at twice as much.
 constexpr size_t kFreePart = 16;
 
@@ -23,12 +24,12 @@ constexpr size_t kFreePart = 16;
 
 Demoter::Demoter(Core* core, std::function<void()> wake) : core_(core), wake_(std::move(wake)) {}
 
-bool Demoter::Poll(uint64_t asked) {
-  asked_ = asked;
+bool Demoter::Poll(const Request& request) {
+  request_ = request;
   const bool progress = !jobs_.empty() && CollectWrites();
   if (core_->parts.host == nullptr || core_->parts.disk == nullptr || core_->error.any()) return progress;
   const int64_t now = os::Clock::System()->NowNanos();
-  if (now < again_at_ || (!progress && asked == 0 && now < look_at_)) return progress;
+  if (now < again_at_ || (!progress && request.buffers == 0 && now < look_at_)) return progress;
   look_at_ = now + std::min(kBetweenLooks, core_->options.idle_nanos);
   const SharedCapacity* const capacity = core_->parts.capacity;
   if (WantedBuffers() == 0 || (capacity != nullptr && capacity->writes_spent())) return progress;
@@ -58,32 +59,34 @@ bool Demoter::Poll(uint64_t asked) {
 // How many buffers are to come free, with those whose bytes are on their way already.
 uint64_t Demoter::WantedBuffers() const {
   const size_t free = core_->parts.host->Free(HostUse::kStorage);
-  if (asked_ > 0) return asked_;
+  if (request_.buffers > 0) return request_.buffers;
   const size_t least = core_->parts.host->Limit(HostUse::kStorage) / kFreePart;
   if (free >= (jobs_.empty() ? least : 2 * least)) return 0;
   return 2 * least - free;
 }
 
-// Those that have been away for longest first.
+// Those that have been away for longest first; last those that a launch in preparation names.
 void Demoter::StartLocked(const TableLock& lock) {
-  const int64_t idle_nanos = asked_ > 0 ? 0 : core_->options.idle_nanos;
+  const int64_t idle_nanos = request_.buffers > 0 ? 0 : core_->options.idle_nanos;
   const int64_t idle_since = os::Clock::System()->NowNanos() - idle_nanos;
   std::vector<Block*> idle;
   core_->table.ForEachLocked(lock, BlockState::kSpilled, [&](Block* block) {
-    if (block->eviction.spilled_at <= idle_since && block->pins == 0) idle.push_back(block);
+    if (block->eviction.spilled_at <= idle_since) idle.push_back(block);
   });
-  std::ranges::sort(idle, {}, [](const Block* block) { return block->eviction.spilled_at; });
+  std::ranges::sort(
+      idle, {}, [](const Block* block) { return std::pair(block->pins > 0, block->eviction.spilled_at); });
   const uint64_t wanted = WantedBuffers();
   for (Block* const block : idle) {
-    if (!StartBlockLocked(block, wanted)) break;
+    if (!StartBlockLocked(lock, block, wanted)) break;
   }
 }
 
 // False when no more can be started now.
-bool Demoter::StartBlockLocked(Block* block, uint64_t wanted) {
+bool Demoter::StartBlockLocked(const TableLock& lock, Block* block, uint64_t wanted) {
   const std::vector<ExtentHome>& homes = block->copies.homes;
   for (size_t extent = 0; extent < homes.size(); ++extent) {
     if (homes[extent].on_disk || UnderWay(*block, extent)) continue;
+    if (request_.keeps && request_.keeps(lock, *block, extent)) continue;
     io::SlotId slot;
     PinnedBuffer staging;
     if (jobs_.size() >= std::min<uint64_t>(kMostWrites, wanted) || !TakeStaging(&staging)) return false;
@@ -106,6 +109,8 @@ bool Demoter::StartBlockLocked(Block* block, uint64_t wanted) {
   return true;
 }
 
+int64_t Demoter::PauseNanos() const { return request_.buffers > 0 ? kPauseWhileAsked : kPauseAfterFailure; }
+
 bool Demoter::UnderWay(const Block& block, size_t extent) const {
   return std::ranges::any_of(jobs_,
                              [&](const auto& job) { return job->block == &block && job->extent == extent; });
@@ -124,8 +129,7 @@ bool Demoter::TakeStaging(PinnedBuffer* staging) {
 
 bool Demoter::TakeSlot(io::SlotId* slot) {
   const absl::StatusOr<std::vector<io::SlotId>> taken = core_->parts.disk->TakeSlots(1);
-  if (absl::IsResourceExhausted(taken.status()))
-    again_at_ = os::Clock::System()->NowNanos() + kPauseAfterFailure;
+  if (absl::IsResourceExhausted(taken.status())) again_at_ = os::Clock::System()->NowNanos() + PauseNanos();
   if (!taken.ok()) return false;
   *slot = taken->front();
   return true;
@@ -156,7 +160,7 @@ void Demoter::FinishLocked(const TableLock& lock, const Job& job, const absl::St
   const bool same = job.block->state == BlockState::kSpilled && job.block->table.moves == job.moves;
   if (!status.ok()) {
     os::Log(os::LogLevel::kWarn, "bytes stay in host memory: " + std::string(status.message()));
-    again_at_ = os::Clock::System()->NowNanos() + kPauseAfterFailure;
+    again_at_ = os::Clock::System()->NowNanos() + PauseNanos();
   }
   if (!status.ok() || !same) {
     core_->parts.disk->ReleaseSlot(job.slot);

@@ -25,9 +25,14 @@ class Demoter {
   // `wake` makes the device's thread call Poll; called from I/O completion threads.
   Demoter(Core* core, std::function<void()> wake);
 
-  // Takes in what was written, and starts what is still to leave. True when something changed. `asked`: host
-  // buffers that a launch waits for, whatever has been there how long.
-  bool Poll(uint64_t asked);
+  // Host buffers that a launch waits for, whatever has been there how long, and whether it needs an extent where it
+  // is. Asked under the table's lock.
+  struct Request {
+    uint64_t buffers = 0;
+    std::function<bool(const TableLock& lock, const Block& block, size_t extent)> keeps;
+  };
+  // Takes in what was written, and starts what is still to leave. True when something changed.
+  bool Poll(const Request& request);
   bool idle() const { return jobs_.empty(); }
   // Bytes that were moved to the disk. Any thread.
   uint64_t demoted_bytes() const { return demoted_bytes_.load(); }
@@ -50,8 +55,10 @@ class Demoter {
   void FinishLocked(const TableLock& lock, const Job& job, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void StartLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  bool StartBlockLocked(Block* block, uint64_t wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  bool StartBlockLocked(const TableLock& lock, Block* block, uint64_t wanted)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   uint64_t WantedBuffers() const;
+  int64_t PauseNanos() const;
   bool TakeStaging(PinnedBuffer* staging);
   bool TakeSlot(io::SlotId* slot);
   bool UnderWay(const Block& block, size_t extent) const;
@@ -59,7 +66,7 @@ class Demoter {
   Core* const core_;
   const std::function<void()> wake_;
   std::vector<std::unique_ptr<Job>> jobs_;
-  uint64_t asked_ = 0;       // of the last Poll
+  Request request_;          // of the last Poll
   std::vector<Job*> begun_;  // their writes are to be given to the disk, without the lock
   int64_t look_at_ = 0;      // steady clock, ns: the next look, unless a write ends before
   int64_t again_at_ = 0;     // likewise: nothing is started before, since something failed

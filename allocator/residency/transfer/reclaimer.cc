@@ -18,6 +18,8 @@ constexpr int64_t kStuckNanos = 200'000'000;
 constexpr int64_t kFailureNanos = 1'000'000'000;
 // How long a waiting launch counts on evictions that wait for uses of their blocks. Then others leave, too.
 constexpr int64_t kLongestUseNanos = 1'000'000'000;
+// Between two looks of a waiting launch for host buffers, and for blocks that are to come back whole.
+constexpr int64_t kLookAgainNanos = 10'000'000;
 // How long a refused chunk keeps the budget down.
 constexpr int64_t kTryCreateNanos = 1'000'000'000;
 
@@ -51,8 +53,9 @@ Reclaimer::Reclaimer(Core* core, const Parts& parts)
       demoter_(parts.demoter) {}
 
 bool Reclaimer::Poll() {
-  const bool started = StartEvictions() || FreeHostBuffers();
-  return ReleaseExcess() || started;
+  const bool started = StartEvictions();
+  const bool freed = FreeHostBuffers();
+  return ReleaseExcess() || started || freed;
 }
 
 // ---- How much must leave.
@@ -252,12 +255,19 @@ void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
 // What is reached and not needed now leaves, whatever it is; the Demoter writes to the disk what has left longest ago.
 bool Reclaimer::FreeHostBuffers() {
   const TableLock lock(core_->table);
+  const int64_t now = os::Clock::System()->NowNanos();
+  if (claims_->waits_unheard(lock)) {
+    waits_for_time_ = true;
+    if (now >= look_again_at_) {
+      look_again_at_ = now + kLookAgainNanos;
+      core_->table.changed.NotifyAll();
+    }
+  }
   const uint64_t wanted = claims_->HostWantedLocked(lock);
   if (wanted == 0) {
     host_stuck_since_ = 0;
     return false;
   }
-  waits_for_time_ = true;
   std::vector<Block*> victims;
   uint64_t coming = 0;
   if (core_->table.reached_extents > 0) {
@@ -265,8 +275,7 @@ bool Reclaimer::FreeHostBuffers() {
       if (block->memory.reached.empty()) return;
       if (block->eviction.job != nullptr) {
         coming += block->memory.reached.size();
-      } else if (HasNoPinOrTransfer(*block) && core_->MayLeave(*block) &&
-                 !Pauses(*block, os::Clock::System()->NowNanos())) {
+      } else if (HasNoPinOrTransfer(*block) && core_->MayLeave(*block) && !Pauses(*block, now)) {
         victims.push_back(block);
       }
     };
@@ -284,7 +293,9 @@ void Reclaimer::RefuseIfNoHostLocked(const TableLock& lock, uint64_t wanted, boo
   const HostPool& host = *core_->parts.host;
   const uint64_t head = claims_->HeadLocked(lock);
   const size_t free = host.Free(HostUse::kStorage);
-  const bool moves = coming || !demoter_->idle() || host.storage_growing() || free != host_free_then_;
+  const bool moves = coming || claims_->grants(lock) > 0 || !evictor_->idle() || !demoter_->idle() ||
+                     host.storage_growing() || free != host_free_then_ || evictor_->MayDriveComeBack(now) ||
+                     core_->clock.MayComplete();
   if (host_stuck_since_ == 0 || head != host_stuck_head_ || moves) {
     host_stuck_since_ = now;
     host_stuck_head_ = head;

@@ -95,6 +95,7 @@ class Reclaimer {
   uint64_t freed_then_ = 0;
   // The same of host buffers, and how many were free.
   int64_t host_stuck_since_ = 0;
+  int64_t look_again_at_ = 0;
   uint64_t host_stuck_head_ = 0;
   size_t host_free_then_ = 0;
 };

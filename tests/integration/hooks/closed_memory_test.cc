@@ -84,7 +84,7 @@ class ClosedMemoryTest : public EscapedMemoryTest {
     CUgraph graph = nullptr;
     CUgraphNode node = nullptr;
     CUgraphExec exec = nullptr;
-    EXPECT_EQ(reinterpret_cast<decltype(&cuGraphCreate)>(Symbol("cuGraphCreate"))(&graph, 0), CUDA_SUCCESS);
+    EXPECT_EQ(Hooked<Row::cuGraphCreate>()(&graph, 0), CUDA_SUCCESS);
     EXPECT_EQ(Hooked<Row::cuGraphAddMemcpyNode>()(&node, graph, nullptr, 0, &copy, CoreDevice::Context()),
               CUDA_SUCCESS);
     EXPECT_EQ(Hooked<Row::cuGraphInstantiateWithFlags>()(&exec, graph, 0), CUDA_SUCCESS);

@@ -35,12 +35,16 @@ Handle NewHandle() {
   return reinterpret_cast<Handle>(next.fetch_add(16));
 }
 
-std::map<std::string, void*> Functions() {
-  std::map<std::string, void*> functions;
-  // What the product calls, and what it takes the place of.
-#define DRIVER_ENTRY(symbol) functions[#symbol] = NothingOf(static_cast<decltype(&::symbol)>(nullptr));
+// What the product calls.
+void PutEntries(std::map<std::string, void*>* functions) {
+#define DRIVER_ENTRY(symbol) (*functions)[#symbol] = NothingOf(static_cast<decltype(&::symbol)>(nullptr));
 #include "allocator/driver/driver_entries.def"
 #undef DRIVER_ENTRY
+}
+
+std::map<std::string, void*> Functions() {
+  std::map<std::string, void*> functions;
+  PutEntries(&functions);
   integration::ForEachRow([&functions]<Row R>() {
     functions[RowTraits<R>::kInfo.symbol] = reinterpret_cast<void*>(&Nothing<R>::Call);
   });

@@ -264,14 +264,6 @@ absl::Status Launches::WithAdvice(const absl::Status& why, uint64_t tag, size_t 
   return WithWords(why, std::string(why.message()) + ". " + words);
 }
 
-// A function of its own, since the fast path of Run has no status. True when the launch has got its answer.
-bool Launches::EndsAtRunAhead(uint64_t bytes, StreamIndex stream, uint64_t tag,
-                              absl::FunctionRef<CUresult()> launch, CUresult* answer) {
-  const absl::Status status = WaitForRunAhead(bytes, stream, tag);
-  if (!status.ok()) *answer = Ended(status, launch);
-  return !status.ok();
-}
-
 // A launch that could not be prepared is the driver's where nothing is moved any more, else refused.
 CUresult Launches::Ended(const absl::Status& why, absl::FunctionRef<CUresult()> launch) const {
   return core_->stopped.load() ? Bypass(launch) : Refuse(why);
@@ -284,8 +276,8 @@ std::string Launches::NameOfLaunch(uint64_t tag) const {
 }
 
 absl::Status Launches::AwaitArrival(CUevent arrival) {
-  const os::Wait wait(core_->waits, os::WaitKind::kArrival, "a block that is to stay");
-  return core_->clock.Await(arrival, wait, core_->stopped);
+  return core_->clock.Await(
+      arrival, os::Wait(core_->waits, os::WaitKind::kArrival, "a block that is to stay"), core_->stopped);
 }
 
 void Launches::NoteWaiter(StreamRef stream, const Grant& grant) {
@@ -358,36 +350,6 @@ CUresult Launches::RunPrepared(const AccessSet& needed, const AccessSet& named, 
   if (result == CUDA_SUCCESS) AfterLaunch(named, index, at, tag);
   core_->error.Note(result);
   return result;
-}
-
-// Of the own stream: a collective on another one, say, may wait for what is launched here next.
-TimelineValue Launches::ValueToWaitFor(StreamIndex stream) const {
-  const policy::LaunchIndex index = throttle_->MustHaveCompleted(log_->count());
-  return index == policy::kNever ? TimelineValue() : log_->LatestOn(stream, index);
-}
-
-absl::Status Launches::WaitForRunAhead(uint64_t bytes, StreamIndex stream, uint64_t tag) {
-  const uint64_t bound =
-      std::max(core_->run_ahead_bytes.load(std::memory_order_relaxed), core_->table.LargestLaunchBytes());
-  const TimelineValue before = ValueToWaitFor(stream);
-  const auto too_many_bytes = [&] { return core_->clock.UncompletedBytes() + bytes > bound; };
-  const auto too_far = [&] { return before.stream != kNoStream && !core_->clock.Completed(before); };
-  if (!too_many_bytes() && !too_far()) return absl::OkStatus();
-  ScopedContext scope(core_->parts.driver, core_->parts.context);
-  const int64_t start = os::Clock::System()->NowNanos();
-  core_->clock.Poll();
-  absl::Status status;
-  if (too_many_bytes() || too_far()) {
-    const os::Wait wait(core_->waits, os::WaitKind::kRunAhead, "");
-    bool more = true;
-    while (status.ok() && more && too_many_bytes())
-      status = core_->clock.WaitForOldest(wait, core_->stopped, &more);
-    more = true;
-    while (status.ok() && more && too_far())
-      status = core_->clock.WaitFor(before, wait, core_->stopped, &more);
-  }
-  core_->CountStall(StallCause::kRunAhead, {}, tag, start);
-  return status;
 }
 
 CUresult Launches::Refuse(const absl::Status& why) const {

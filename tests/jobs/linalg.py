@@ -40,7 +40,10 @@ def magma(args, problems):
 
 
 def magma_too_much(args, problems):
-    output, result = run_scene(args, problems, "magma-too-much")
+    _, result = run_scene(args, problems, "magma-too-much")
+    if result is not None:
+        problems.expect(result["answers"] == [0, 0] and result["wrong"] == 0, f"magma-too-much, a part in host memory: {result}")
+    output, result = run_scene(args, problems, "magma-too-much", SPILLWAY_REACH="off")
     if result is not None:
         problems.expect(result["answers"] == [OUT_OF_MEMORY] * 2 and result["wrong"] == 0, f"magma-too-much: {result}")
         problems.expect(result["behind"] > 0, "magma-too-much: evictions do not go on")

@@ -325,7 +325,6 @@ void CopyOut::ReleaseHomes(EvictJob* job) {
 bool CopyOut::ReserveHomes(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.before_reserve");
   const size_t extents = job->block->device_chunks();  // what is reached lies in host memory already
-  if (extents == 0) return true;
   absl::Status slots;
   if (job->tier == policy::PlanTier::kDisk && core_->parts.disk != nullptr) {
     slots = TakeSlots(extents, job);

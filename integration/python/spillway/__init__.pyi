@@ -44,6 +44,7 @@ def enable(
     share: _Value = None,
     share_idle: _Value = None,
     host_memory: _Value = None,
+    reach: _Value = None,
     dirs: _Value = None,
     disk_reserve: _Value = None,
     write_budget: _Value = None,

@@ -13,7 +13,7 @@ BUILD = os.environ["SPILLWAY_BUILD"]
 PYTHON = os.environ["SPILLWAY_TEST_PYTHON"]
 CHECKED_CALLS = os.environ["CHECKED_CALLS"]
 
-SETTINGS = {"gpu_memory": "100MiB", "host_memory": "600MiB", "dirs": "none"}
+SETTINGS = {"gpu_memory": "100MiB", "host_memory": "600MiB", "dirs": "none", "reach": "off"}
 
 # A launch that names a, b and c does not fit, nor does a copy from b to a while others hold memory.
 PRELUDE = """

@@ -295,6 +295,9 @@ absl::Status Launches::Prepare(const AccessSet& set, const StreamRef* stream, ui
     if (core_->pressure.load(std::memory_order_relaxed))
       SPILLWAY_RETURN_IF_ERROR(WaitForRunAhead(BytesOf(set), index, tag));
     grant->tag = tag;
+    // The name costs some microseconds: only for sets that may not fit.
+    if (reach_->on() && core_->parts.passes_of_launch && BytesOf(set) > core_->options.budget_bytes / 2)
+      grant->passes = core_->parts.passes_of_launch(tag);
     absl::Status status = claims_->Claim(set, name, grant);
     if (!status.ok()) return status;
     for (Block* block : grant->to_map) {

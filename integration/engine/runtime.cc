@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "integration/engine/bounded_call.h"
 #include "integration/engine/device_check.h"
+#include "integration/engine/kernel_passes.h"
 #include "integration/engine/not_served.h"
 #include "integration/hooks/access_set_builder.h"
 #include "integration/hooks/hook_table.h"
@@ -212,6 +213,7 @@ allocator::ResidencyParts Runtime::PartsOf(CUcontext context) {
     return RefusalAdvice(NameOfTag(&GetHookState()->functions, tag), blocks);
   };
   parts.name_of_launch = [](uint64_t tag) { return NameOfTag(&GetHookState()->functions, tag); };
+  parts.passes_of_launch = [](uint64_t tag) { return PassesOf(NameOfTag(&GetHookState()->functions, tag)); };
   parts.hash_code = &hash_code_;
   parts.refusals = &refusals_;
   parts.pause_gate = &pause_;

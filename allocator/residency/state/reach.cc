@@ -1,6 +1,8 @@
 #include "allocator/residency/state/reach.h"
 
 #include <algorithm>
+#include <functional>
+#include <tuple>
 #include <utility>
 
 #include "allocator/memory/test_points.h"
@@ -18,9 +20,18 @@ bool InPlace(const Block& block, uint32_t extent) {
 
 }  // namespace
 
-std::vector<Reach::Part> Reach::Choose(std::vector<Block*> lacking, uint64_t extents) {
-  std::ranges::sort(lacking, [](const Block* a, const Block* b) {
-    return a->chunks != b->chunks ? a->chunks > b->chunks : a->id.raw() < b->id.raw();
+std::vector<Reach::Part> Reach::ChooseLocked(const TableLock&, std::vector<Block*> lacking, uint64_t extents,
+                                             KernelPasses passes) {
+  const auto rank = [passes](const Block& block) {
+    const bool empty = block.state == BlockState::kEmpty;
+    if (passes == KernelPasses::kMany) return empty ? 0 : 1;
+    if (passes == KernelPasses::kAtomic) return empty ? 1 : 0;
+    // No copy at all, none to bring in, a read from the disk.
+    if (empty) return 1;
+    return std::ranges::all_of(block.copies.homes, &ExtentHome::in_host) ? 0 : 2;
+  };
+  std::ranges::sort(lacking, std::less<>(), [&](const Block* block) {
+    return std::tuple(rank(*block), UINT32_MAX - block->chunks, block->id.raw());
   });
   std::vector<Part> parts;
   for (Block* const block : lacking) {

@@ -35,8 +35,12 @@ class Reach {
   // Whether kernels can reach the host tier.
   bool on() const { return core_->parts.host != nullptr && core_->parts.host->reachable(); }
 
-  // Chooses `extents` of these blocks, which have no chunks, or all that they have: the largest blocks first.
-  static std::vector<Part> Choose(std::vector<Block*> lacking, uint64_t extents);
+  // Chooses `extents` of these blocks, which have no chunks, or all that they have. Of a kernel with one pass those first
+  // that lie in host memory already: reaching them costs what fetching them would. Of one with many passes those first
+  // that have no bytes yet, its results, which are written once; of one that updates in place those last. Then the
+  // largest, so that few blocks are reached.
+  static std::vector<Part> ChooseLocked(const TableLock& lock, std::vector<Block*> lacking, uint64_t extents,
+                                        KernelPasses passes);
   // Takes the buffers that these parts need beside those in which their bytes lie already. False, and nothing is taken,
   // when the host tier has too few free: `lacking` says how many it lacks.
   bool TakeLocked(const TableLock& lock, const std::vector<Part>& parts, std::vector<PinnedBuffer>* buffers,

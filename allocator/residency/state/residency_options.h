@@ -142,6 +142,14 @@ class LeavePermission {
   virtual bool MayLeave(BlockId block) const = 0;
 };
 
+// What a kernel does with what it names, as far as its name says: it decides what of a launch that does not fit the GPU
+// is reached in host memory (Reach).
+enum class KernelPasses : uint8_t {
+  kOne,     // goes over each operand about once: elementwise, copies, reductions, optimizers
+  kMany,    // reads operands many times, writes results once: matrix products, convolutions, attention
+  kAtomic,  // updates its result in place, in any order: scatter, index_add, an embedding's backward pass
+};
+
 // Start of a block, and its size as the job asked for it.
 struct BlockRange {
   CUdeviceptr base = 0;
@@ -204,6 +212,7 @@ struct ResidencyParts {
   os::WaitList* waits = nullptr;   // where waits are entered; null: a list of its own, which is not reported
   // The name of a launch of that tag, for lines about waits. No lock is taken. Null: no name.
   std::function<std::string(uint64_t tag)> name_of_launch;
+  std::function<KernelPasses(uint64_t tag)> passes_of_launch;  // likewise; null: kOne
   HashCode* hash_code = nullptr;  // the content hash for the device; null: every eviction writes
   GpuShare* share =
       nullptr;  // where jobs share the device: the share is 0 until it gives one; null: all is ours

@@ -134,7 +134,7 @@ bool ClaimQueue::TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* t
   }
   Lack lack = LackOfLocked(*lock, set);
   ticket->brings = lack.chunks;
-  const std::vector<Reach::Part> parts = ChooseReachedLocked(*lock, set, *ticket, &lack);
+  const std::vector<Reach::Part> parts = ChooseReachedLocked(*lock, set, *ticket, grant->passes, &lack);
   ticket->parts = parts;
   ticket->host_wanted = 0;
   std::vector<PinnedBuffer> buffers;

@@ -24,7 +24,8 @@ namespace spillway::allocator {
 // A granted claim: the live blocks of the set, all pinned, and those whose chunks this thread must map and
 // fill.
 struct Grant {
-  uint64_t tag = 0;  // of the launch that claims, for reports; 0: none
+  uint64_t tag = 0;                          // of the launch that claims, for reports; 0: none
+  KernelPasses passes = KernelPasses::kOne;  // of it, where it may not fit the GPU
   std::vector<Block*> pinned;
   std::vector<Block*> to_map;    // were kEmpty
   std::vector<Block*> to_fetch;  // were kSpilled
@@ -120,7 +121,7 @@ class ClaimQueue {
   };
   // What of the lacking blocks is to be reached: takes it from what is to be claimed. Nothing where the set fits.
   std::vector<Reach::Part> ChooseReachedLocked(const TableLock& lock, const AccessSet& set,
-                                               const Ticket& ticket, Lack* lack)
+                                               const Ticket& ticket, KernelPasses passes, Lack* lack)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Blocks that are reached in part, though the set would fit the GPU: they are to leave, and to come back whole.
   // Empty where that has been waited for in vain.

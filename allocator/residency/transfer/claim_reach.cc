@@ -14,13 +14,14 @@ constexpr int64_t kHomecomingNanos = 1'000'000'000;
 }  // namespace
 
 std::vector<Reach::Part> ClaimQueue::ChooseReachedLocked(const TableLock& lock, const AccessSet& set,
-                                                         const Ticket& ticket, Lack* lack) {
+                                                         const Ticket& ticket, KernelPasses passes,
+                                                         Lack* lack) {
   if (!reach_->on() || lack->blocks.empty()) return {};
   const uint64_t chunks = ChunksOfLocked(set);
   const uint64_t target = charges_->chunks(lock).target();
   const uint64_t reaches = std::max(ticket.reaches, chunks - std::min(chunks, target));
   if (reaches <= lack->reached) return {};
-  std::vector<Reach::Part> parts = Reach::Choose(lack->blocks, reaches - lack->reached);
+  std::vector<Reach::Part> parts = Reach::ChooseLocked(lock, lack->blocks, reaches - lack->reached, passes);
   for (const Reach::Part& part : parts) {
     const auto at = std::ranges::find(lack->blocks, part.block) - lack->blocks.begin();
     lack->claimed[static_cast<size_t>(at)] -= part.extents;

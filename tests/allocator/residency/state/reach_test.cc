@@ -192,15 +192,34 @@ TEST_F(ReachTest, ARefusedMappingLeavesTheBytesWhereTheyWere) {
   device->CheckInvariants();
 }
 
-TEST_F(ReachTest, TheLargestBlocksAreReachedFirst) {
-  Block small, large, middle;
-  small.chunks = 2, middle.chunks = 5, large.chunks = 9;
-  const std::vector<Reach::Part> parts = Reach::Choose({&small, &large, &middle}, 11);
-  ASSERT_EQ(parts.size(), 2u);
-  EXPECT_EQ(parts[0].block, &large);
-  EXPECT_EQ(parts[0].extents, 9u);
-  EXPECT_EQ(parts[1].block, &middle);
-  EXPECT_EQ(parts[1].extents, 2u);
+TEST_F(ReachTest, WhatIsReachedGoesByThePassesOfTheKernelAndThenBySize) {
+  CoreDevice device(setup_);
+  const TableLock lock(device->core()->table);
+  Block small, large, empty, on_disk;
+  std::byte there{};
+  const auto put = [&](Block* block, uint32_t chunks, BlockState state, bool disk) {
+    block->chunks = chunks;
+    block->state = state;
+    if (state == BlockState::kSpilled) block->copies.homes.assign(chunks, ExtentHome{{&there, 1}, {}, disk});
+  };
+  put(&small, 2, BlockState::kSpilled, false);
+  put(&large, 9, BlockState::kSpilled, false);
+  put(&empty, 12, BlockState::kEmpty, false);
+  put(&on_disk, 20, BlockState::kSpilled, true);
+  const auto chosen = [&](uint64_t extents, KernelPasses passes) {
+    std::vector<std::pair<const Block*, uint32_t>> parts;
+    for (const Reach::Part& part :
+         Reach::ChooseLocked(lock, {&on_disk, &small, &empty, &large}, extents, passes))
+      parts.emplace_back(part.block, part.extents);
+    return parts;
+  };
+  using Parts = std::vector<std::pair<const Block*, uint32_t>>;
+  EXPECT_EQ(chosen(10, KernelPasses::kOne), (Parts{{&large, 9}, {&small, 1}}));
+  EXPECT_EQ(chosen(12, KernelPasses::kOne), (Parts{{&large, 9}, {&small, 2}, {&empty, 1}}));
+  EXPECT_EQ(chosen(13, KernelPasses::kMany), (Parts{{&empty, 12}, {&on_disk, 1}}));
+  EXPECT_EQ(chosen(32, KernelPasses::kAtomic),
+            (Parts{{&on_disk, 20}, {&large, 9}, {&small, 2}, {&empty, 1}}));
+  EXPECT_EQ(chosen(99, KernelPasses::kAtomic).size(), 4u) << "all there is";
 }
 
 }  // namespace

@@ -351,6 +351,10 @@ std::string Summary(const Figures& figures) {
     absl::StrAppend(&text, " (", os::BytesText(total.budget_in_force_bytes),
                     " at the end; the GPU has less for it)");
   }
+  if (total.reached_launches > 0) {
+    absl::StrAppend(&text, "; ", total.reached_launches, " launches reached ",
+                    os::BytesText(total.reached_bytes), " in host memory");
+  }
   if (total.spilled_bytes == 0 && total.fetched_bytes == 0) return text + "; nothing was moved";
   text += absl::StrFormat("; moved out %s (host %s, disk %s), back %s (host %s, disk %s)",
                           os::BytesText(total.spilled_bytes), os::BytesText(total.host_spilled_bytes),

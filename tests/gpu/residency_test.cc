@@ -48,13 +48,14 @@ T Value(absl::StatusOr<T> result) {
 }
 
 // A quarter of all blocks fits the GPU; half of the rest goes to host memory when there is a disk.
-Core Build(bool disk) {
+Core Build(bool disk, const allocator::HostReach& reach = {}) {
   Gpu& gpu = Gpu::Get();
   const uint64_t all = kBlocks * BlockBytes();
   Core core;
   core.addresses = Value(AddressMap::Reserve(&gpu.driver(), 1, uint64_t{16} << 30, uint64_t{2} << 20));
   HostPool::Options host;
   host.storage_bytes = disk ? all * 3 / 8 : all * 5 / 4;
+  host.reach = reach;
   if (!disk) host.evict_staging_buffers = host.fault_staging_buffers = 0;
   core.host = Value(HostPool::Create(&gpu.driver(), gpu.context(), host));
   if (disk) {
@@ -75,17 +76,38 @@ Core Build(bool disk) {
   return core;
 }
 
+// Differing words that kernels have counted.
+class Differences {
+ public:
+  Differences() {
+    const Gpu& gpu = Gpu::Get();
+    gpu.Must(gpu.mem_alloc(&address_, 4), "cuMemAlloc");
+    uint32_t none = 0;
+    gpu.Must(gpu.driver().cuMemcpyHtoDAsync_v2(address_, &none, 4, nullptr), "copying the counter");
+    gpu.Synchronize();
+  }
+  ~Differences() { Gpu::Get().Must(Gpu::Get().mem_free(address_), "cuMemFree"); }
+  CUdeviceptr address() const { return address_; }
+  uint32_t Count() const {
+    const Gpu& gpu = Gpu::Get();
+    uint32_t count = 0;
+    gpu.Synchronize();
+    gpu.Must(gpu.driver().cuMemcpyDtoHAsync_v2(&count, address_, 4, nullptr), "copying the counter");
+    gpu.Synchronize();
+    return count;
+  }
+
+ private:
+  CUdeviceptr address_ = 0;
+};
+
 class ResidencyTest : public testing::TestWithParam<bool> {};
 
 TEST_P(ResidencyTest, FourTimesTheBudgetKeepsEveryWord) {
   Gpu& gpu = Gpu::Get();
   Core core = Build(GetParam());
   const CUstream streams[] = {gpu.NewStream(), gpu.NewStream()};
-  CUdeviceptr differences = 0;
-  gpu.Must(gpu.mem_alloc(&differences, 4), "cuMemAlloc");
-  uint32_t count = 0;
-  gpu.Must(gpu.driver().cuMemcpyHtoDAsync_v2(differences, &count, 4, nullptr), "copying the counter");
-  gpu.Synchronize();
+  const Differences differences;
   std::vector<CUdeviceptr> blocks;
   for (int i = 0; i < kBlocks; ++i) {
     blocks.push_back(Value(core.residency->Allocate(BlockBytes(), {streams[i % 2], false})));
@@ -96,24 +118,55 @@ TEST_P(ResidencyTest, FourTimesTheBudgetKeepsEveryWord) {
       AccessSet set;
       core.addresses->Collect(blocks[i], &set);
       const CUresult result = core.residency->Run(set, {stream, false}, 1, [&] {
-        if (round > 0) gpu.Compare(stream, blocks[i], BlockBytes(), (round - 1) * kBlocks + i, differences);
+        if (round > 0)
+          gpu.Compare(stream, blocks[i], BlockBytes(), (round - 1) * kBlocks + i, differences.address());
         gpu.Fill(stream, blocks[i], BlockBytes(), round * kBlocks + i);
         return CUDA_SUCCESS;
       });
       ASSERT_EQ(result, CUDA_SUCCESS) << core.residency->LastError();
     }
   }
-  gpu.Synchronize();
-  gpu.Must(gpu.driver().cuMemcpyDtoHAsync_v2(&count, differences, 4, nullptr), "copying the counter");
-  gpu.Synchronize();
-  EXPECT_EQ(count, 0u);
+  EXPECT_EQ(differences.Count(), 0u);
   const allocator::ResidencyStats stats = core.residency->Stats();
   EXPECT_GT(stats.evictions, 0u);
   EXPECT_LE(stats.peak_chunk_bytes, stats.budget_bytes);
   for (CUdeviceptr block : blocks) EXPECT_TRUE(core.residency->Free(block).ok());
   core.residency->Shutdown();
   if (core.disk != nullptr) core.disk->Shutdown();
-  gpu.Must(gpu.mem_free(differences), "cuMemFree");
+}
+
+TEST(ReachTest, ALaunchOfMoreThanTheBudgetReachesHostMemory) {
+  Gpu& gpu = Gpu::Get();
+  const allocator::HostReach reach = Value(allocator::FindHostReach(&gpu.driver(), 1));
+  if (reach.devices.empty()) GTEST_SKIP() << "the device reaches no handles in host memory";
+  const absl::Status tried = allocator::TryHostReach(&gpu.driver(), gpu.context(), reach, uint64_t{2} << 20);
+  ASSERT_TRUE(tried.ok()) << tried;
+  Core core = Build(/*disk=*/false, reach);
+  const CUstream stream = gpu.NewStream();
+  const Differences differences;
+  std::vector<CUdeviceptr> blocks;
+  AccessSet set;
+  for (int i = 0; i < kBlocks / 2; ++i) {  // twice the budget
+    blocks.push_back(Value(core.residency->Allocate(BlockBytes(), {stream, false})));
+    core.addresses->Collect(blocks.back(), &set);
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    const CUresult result = core.residency->Run(set, {stream, false}, 1, [&] {
+      for (int i = 0; i < kBlocks / 2; ++i) {
+        if (round > 0)
+          gpu.Compare(stream, blocks[i], BlockBytes(), (round - 1) * kBlocks + i, differences.address());
+        gpu.Fill(stream, blocks[i], BlockBytes(), round * kBlocks + i);
+      }
+      return CUDA_SUCCESS;
+    });
+    ASSERT_EQ(result, CUDA_SUCCESS) << core.residency->LastError();
+  }
+  EXPECT_EQ(differences.Count(), 0u);
+  const allocator::ResidencyStats stats = core.residency->Stats();
+  EXPECT_EQ(stats.reached_launches, static_cast<uint64_t>(kRounds));
+  EXPECT_LE(stats.peak_chunk_bytes, stats.budget_bytes);
+  for (CUdeviceptr block : blocks) EXPECT_TRUE(core.residency->Free(block).ok());
+  core.residency->Shutdown();
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiers, ResidencyTest, testing::Bool(),

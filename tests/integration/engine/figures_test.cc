@@ -122,6 +122,14 @@ TEST(SummaryTest, SaysTheBudgetInForceAndThatItFell) {
               HasSubstr("of a budget of 4.00 GiB (3.00 GiB at the end; the GPU has less for it); moved out"));
 }
 
+TEST(SummaryTest, SaysWhatLaunchesReachedInHostMemory) {
+  Figures figures = TwoDevices();
+  EXPECT_THAT(Summary(figures), Not(HasSubstr("reached")));
+  figures.devices[0].stats.reached_launches = 3;
+  figures.devices[0].stats.reached_bytes = uint64_t{2} << 30;
+  EXPECT_THAT(Summary(figures), HasSubstr("; 3 launches reached 2.00 GiB in host memory; moved out"));
+}
+
 TEST(SummaryTest, IsSilentWithoutBlocksAndShortWithoutTraffic) {
   EXPECT_EQ(Summary(Figures{}), "");
   Figures quiet;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "integration/engine/node_sharing.h"
+#include "io/os/log.h"
 
 namespace spillway::integration {
 namespace {
@@ -69,6 +70,34 @@ class TiersTest : public testing::Test {
   Settings settings_;
   os::WaitList waits_;
 };
+
+TEST_F(TiersTest, KernelsReachHostMemoryWhereATrialWorks) {
+  settings_.host_memory = Size{.bytes = 64 * kMib};
+  {
+    Tiers tiers = Make();
+    ASSERT_EQ(Start(&tiers), absl::OkStatus());
+    EXPECT_TRUE(tiers.host()->reachable());
+    End(&tiers);
+  }
+  allocator::CudaDriver copies_nothing = *Device().driver;
+  copies_nothing.cuMemcpyHtoDAsync_v2 = [](CUdeviceptr, const void*, size_t, CUstream) {
+    return CUDA_SUCCESS;
+  };
+  os::SetLogLevel(os::LogLevel::kInfo);
+  testing::internal::CaptureStderr();
+  {
+    Tiers tiers(&settings_, &copies_nothing, &waits_);
+    ASSERT_EQ(Start(&tiers), absl::OkStatus());
+    EXPECT_FALSE(tiers.host()->reachable());
+    End(&tiers);
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("kernels reach no host memory here: "));
+  settings_.reach = ReachHost::kOff;
+  Tiers tiers = Make();
+  ASSERT_EQ(Start(&tiers), absl::OkStatus());
+  EXPECT_FALSE(tiers.host()->reachable());
+  End(&tiers);
+}
 
 TEST_F(TiersTest, TheStartMakesAllParts) {
   Tiers tiers = Make();

@@ -139,6 +139,27 @@ TEST_F(ReachTest, WhatBudgetAndHostMemoryCannotTakeIsRefusedInWords) {
   EXPECT_FALSE(device->Allocate(6 * kMiB, {nullptr, false}).ok());
 }
 
+// What stays on the GPU was not known to leave so little when the blocks came.
+TEST_F(ReachTest, ALaunchThatFindsNoPlaceInHostMemoryIsRefusedInWords) {
+  setup_.host_bytes = 3 * kMiB / 2;
+  CoreDevice device(setup_);
+  const std::vector<CUdeviceptr> pinned = Allocate(device, 1, 3 * kMiB);
+  Step(device, pinned, 3 * kMiB, 0);
+  const std::vector<CUdeviceptr> blocks = Allocate(device, 2, 5 * kMiB / 4);
+  for (const CUdeviceptr block : blocks) Fill(device, block, 5 * kMiB / 4, 1);
+  AccessSet set;
+  device.addresses().Collect(pinned[0], &set);
+  ASSERT_TRUE(device->Residency::Pin(set, PinReason::kGraph).ok());
+  EXPECT_EQ(device.Launch(nullptr, blocks, [](const auto&) {}), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_NE(device->LastError().find(
+                "the blocks of one launch do not fit the GPU together, and the host tier of 1.50 "
+                "MiB has no place for"),
+            std::string::npos)
+      << device->LastError();
+  for (const CUdeviceptr block : blocks) Step(device, {block}, 5 * kMiB / 4, 1);
+  device->CheckInvariants();
+}
+
 TEST_F(ReachTest, BlocksThatMustStayLeaveTheRestToHostMemory) {
   CoreDevice device(setup_);
   const std::vector<CUdeviceptr> pinned = Allocate(device, 1, 3 * kMiB);

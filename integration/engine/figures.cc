@@ -351,10 +351,9 @@ std::string Summary(const Figures& figures) {
     absl::StrAppend(&text, " (", os::BytesText(total.budget_in_force_bytes),
                     " at the end; the GPU has less for it)");
   }
-  if (total.reached_launches > 0) {
-    absl::StrAppend(&text, "; ", total.reached_launches, " launches reached ",
-                    os::BytesText(total.reached_bytes), " in host memory");
-  }
+  if (total.reached_launches > 0)
+    text += absl::StrFormat("; %d launches reached %s in host memory", total.reached_launches,
+                            os::BytesText(total.reached_bytes));
   if (total.spilled_bytes == 0 && total.fetched_bytes == 0) return text + "; nothing was moved";
   text += absl::StrFormat("; moved out %s (host %s, disk %s), back %s (host %s, disk %s)",
                           os::BytesText(total.spilled_bytes), os::BytesText(total.host_spilled_bytes),
@@ -372,10 +371,9 @@ std::string Summary(const Figures& figures) {
     text +=
         absl::StrFormat("; %s of the write budget left", os::BytesText(figures.disk.write_budget_left_bytes));
   }
-  if (figures.unknown_launches > 0) {
+  if (figures.unknown_launches > 0)
     text += absl::StrFormat("; %d launches of kernels of unknown origin needed every block",
                             figures.unknown_launches);
-  }
   if (figures.seconds > 0) text += absl::StrFormat("; %.1f s", figures.seconds);
   return text;
 }

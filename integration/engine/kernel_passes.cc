@@ -8,14 +8,14 @@ namespace {
 
 using allocator::KernelPasses;
 
-struct Row {
+struct KernelName {
   const char* part;  // of the name, in small letters
   KernelPasses passes;
 };
 
 // The first row whose part occurs decides. Matrix products are cuBLAS's, CUTLASS's, MAGMA's and Triton's; convolutions
 // cuDNN's; attention PyTorch's and cuDNN's. Updates in place are PyTorch's.
-constexpr Row kRows[] = {
+constexpr KernelName kKernelNames[] = {
     {"embedding_backward", KernelPasses::kAtomic},
     {"embeddingbag_updategrad", KernelPasses::kAtomic},
     {"indexing_backward", KernelPasses::kAtomic},
@@ -51,9 +51,9 @@ KernelPasses PassesOf(std::string_view name) {
   std::ranges::transform(small, small.begin(), [](char letter) {
     return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
   });
-  const auto* const row =
-      std::ranges::find_if(kRows, [&](const Row& one) { return small.find(one.part) != std::string::npos; });
-  return row == std::end(kRows) ? KernelPasses::kOne : row->passes;
+  const auto* const row = std::ranges::find_if(
+      kKernelNames, [&](const KernelName& one) { return small.find(one.part) != std::string::npos; });
+  return row == std::end(kKernelNames) ? KernelPasses::kOne : row->passes;
 }
 
 }  // namespace spillway::integration

@@ -344,9 +344,8 @@ std::vector<std::string> IterationLines(const Figures& figures) {
 std::string Summary(const Figures& figures) {
   const ResidencyStats total = Total(figures.devices);
   if (total.peak_chunk_bytes == 0) return "";
-  std::string text =
-      absl::StrFormat("summary: peak %s of a budget of %s", os::BytesText(total.peak_device_bytes),
-                      os::BytesText(total.budget_bytes));
+  std::string text = absl::StrCat("summary: peak ", os::BytesText(total.peak_device_bytes),
+                                  " of a budget of ", os::BytesText(total.budget_bytes));
   if (total.driver_lacks_bytes > 0) {
     absl::StrAppend(&text, " (", os::BytesText(total.budget_in_force_bytes),
                     " at the end; the GPU has less for it)");

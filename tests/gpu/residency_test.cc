@@ -77,16 +77,16 @@ Core Build(bool disk, const allocator::HostReach& reach = {}) {
 }
 
 // Differing words that kernels have counted.
-class Differences {
+class WordCounter {
  public:
-  Differences() {
+  WordCounter() {
     const Gpu& gpu = Gpu::Get();
     gpu.Must(gpu.mem_alloc(&address_, 4), "cuMemAlloc");
     uint32_t none = 0;
     gpu.Must(gpu.driver().cuMemcpyHtoDAsync_v2(address_, &none, 4, nullptr), "copying the counter");
     gpu.Synchronize();
   }
-  ~Differences() { Gpu::Get().Must(Gpu::Get().mem_free(address_), "cuMemFree"); }
+  ~WordCounter() { Gpu::Get().Must(Gpu::Get().mem_free(address_), "cuMemFree"); }
   CUdeviceptr address() const { return address_; }
   uint32_t Count() const {
     const Gpu& gpu = Gpu::Get();
@@ -107,7 +107,7 @@ TEST_P(ResidencyTest, FourTimesTheBudgetKeepsEveryWord) {
   Gpu& gpu = Gpu::Get();
   Core core = Build(GetParam());
   const CUstream streams[] = {gpu.NewStream(), gpu.NewStream()};
-  const Differences differences;
+  const WordCounter differences;
   std::vector<CUdeviceptr> blocks;
   for (int i = 0; i < kBlocks; ++i) {
     blocks.push_back(Value(core.residency->Allocate(BlockBytes(), {streams[i % 2], false})));
@@ -143,7 +143,7 @@ TEST(ReachTest, ALaunchOfMoreThanTheBudgetReachesHostMemory) {
   ASSERT_TRUE(tried.ok()) << tried;
   Core core = Build(/*disk=*/false, reach);
   const CUstream stream = gpu.NewStream();
-  const Differences differences;
+  const WordCounter differences;
   std::vector<CUdeviceptr> blocks;
   AccessSet set;
   for (int i = 0; i < kBlocks / 2; ++i) {  // twice the budget

@@ -71,7 +71,7 @@ absl::Status Releaser::DecommitCache(uint64_t chunks) {
     if (taken >= chunks || !block->allocation.listed || block->eviction.job != nullptr) return;
     if (block->pins > 0 || block->memory.mapping || block->allocation.freed) return;
     victims.push_back(block);
-    taken += block->chunks;
+    taken += block->device_chunks();
   });
   if (victims.empty()) return absl::OkStatus();
   evictor_->StartLocked(lock, victims);

@@ -219,7 +219,7 @@ uint64_t Charges::BackedChunks(const TableLock& lock) const {
   uint64_t backed = 0;
   for (const BlockState state : {BlockState::kResident, BlockState::kEvicting, BlockState::kFaulting})
     backed += table_->ChunksLocked(lock, state);
-  return backed - table_->reached_extents;
+  return backed - std::min(backed, table_->reached_extents);  // not in these lists while it is being mapped
 }
 
 void Charges::AddExternal(const TableLock& lock, int64_t delta) {

@@ -59,29 +59,29 @@ absl::Status CreateAndMap(const CudaDriver* driver, const HostReach& reach, uint
 
 constexpr size_t kTriedBytes = 4096;
 
-// Copies from the first buffer's own address to `there`, where it is not mapped but the second is, and back.
+// Copies from the first buffer's own address to `there`, where it is not mapped but the second is, and back. `queued`: a
+// copy may still be under way, since the driver does not say that it has ended.
 absl::Status TryCopies(const CudaDriver* driver, const HandleSlab& slab, uint64_t buffer_bytes,
-                       CUdeviceptr there) {
+                       CUdeviceptr there, bool* queued) {
   std::byte* const from = slab.start;
   std::byte* const behind = slab.start + buffer_bytes;  // what lies at `there`, by its own address
   for (size_t i = 0; i < kTriedBytes; ++i) from[i] = static_cast<std::byte>(i * 7 + i / 256);
   std::memset(behind, 0, kTriedBytes);
+  const auto carried_out = [&](CUresult enqueued, const char* what) {
+    SPILLWAY_RETURN_IF_ERROR(driver->ToStatus(enqueued, what));
+    const CUresult ended = driver->cuStreamSynchronize(CU_STREAM_PER_THREAD);
+    *queued = ended != CUDA_SUCCESS;
+    SPILLWAY_RETURN_IF_ERROR(driver->ToStatus(ended, what));
+    return std::memcmp(from, behind, kTriedBytes) == 0
+               ? absl::OkStatus()
+               : absl::InternalError(std::string(what) + ": the bytes differ");
+  };
   SPILLWAY_RETURN_IF_ERROR(
-      driver->ToStatus(driver->cuMemcpyHtoDAsync_v2(there, from, kTriedBytes, CU_STREAM_PER_THREAD),
-                       "copying from host memory made of handles"));
-  SPILLWAY_RETURN_IF_ERROR(driver->ToStatus(driver->cuStreamSynchronize(CU_STREAM_PER_THREAD),
-                                            "copying from host memory made of handles"));
-  if (std::memcmp(from, behind, kTriedBytes) != 0)
-    return absl::InternalError("bytes that were copied into host memory at a device's address differ there");
+      carried_out(driver->cuMemcpyHtoDAsync_v2(there, from, kTriedBytes, CU_STREAM_PER_THREAD),
+                  "copying from host memory made of handles"));
   std::memset(from, 0, kTriedBytes);
-  SPILLWAY_RETURN_IF_ERROR(
-      driver->ToStatus(driver->cuMemcpyDtoHAsync_v2(from, there, kTriedBytes, CU_STREAM_PER_THREAD),
-                       "copying into host memory made of handles"));
-  SPILLWAY_RETURN_IF_ERROR(driver->ToStatus(driver->cuStreamSynchronize(CU_STREAM_PER_THREAD),
-                                            "copying into host memory made of handles"));
-  if (std::memcmp(from, behind, kTriedBytes) != 0)
-    return absl::InternalError("bytes that were copied from host memory at a device's address differ");
-  return absl::OkStatus();
+  return carried_out(driver->cuMemcpyDtoHAsync_v2(from, there, kTriedBytes, CU_STREAM_PER_THREAD),
+                     "copying into host memory made of handles");
 }
 
 }  // namespace
@@ -118,7 +118,9 @@ absl::Status TryHostReach(const CudaDriver* driver, CUcontext context, const Hos
       const std::vector<CUmemAccessDesc> access = DevicesOf(reach);
       status = driver->ToStatus(driver->cuMemSetAccess(there, buffer_bytes, access.data(), access.size()),
                                 "making host memory accessible at a device's address");
-      if (status.ok()) status = TryCopies(driver, slab, buffer_bytes, there);
+      bool queued = false;
+      if (status.ok()) status = TryCopies(driver, slab, buffer_bytes, there, &queued);
+      if (queued) return status;  // all of it stays as it is
       status.Update(driver->ToStatus(driver->cuMemUnmap(there, buffer_bytes), "unmapping host memory"));
     }
     driver->cuMemAddressFree(there, buffer_bytes);

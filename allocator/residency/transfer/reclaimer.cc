@@ -238,8 +238,8 @@ void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
   const uint64_t needed =
       chunks.created() + claims_->WantedLocked(lock) - std::min(chunks.created(), chunks.free());
   if (charges_->Lend(lock, needed)) return;
-  if (claims_->ReachMoreLocked(lock)) return;
   if (failure.ok() && claims_->SendForShareLocked(lock, needed)) return;
+  if (claims_->ReachMoreLocked(lock)) return;
   if (failure.ok()) {
     claims_->RefuseHeadLocked(lock, absl::ResourceExhaustedError("every other block must stay on the GPU"));
   } else if (ResultOf(failure) == CUDA_ERROR_UNKNOWN) {
@@ -254,6 +254,7 @@ void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
 
 // What is reached and not needed now leaves, whatever it is; the Demoter writes to the disk what has left longest ago.
 bool Reclaimer::FreeHostBuffers() {
+  if (core_->parts.host == nullptr || !core_->parts.host->reachable()) return false;
   const TableLock lock(core_->table);
   const int64_t now = os::Clock::System()->NowNanos();
   if (claims_->waits_unheard(lock)) {
@@ -270,7 +271,7 @@ bool Reclaimer::FreeHostBuffers() {
   }
   std::vector<Block*> victims;
   uint64_t coming = 0;
-  if (core_->table.reached_extents > 0) {
+  if (core_->table.reached_extents > 0 && core_->evict.load()) {
     const auto look = [&](Block* block) {
       if (block->memory.reached.empty()) return;
       if (block->eviction.job != nullptr) {

@@ -146,13 +146,13 @@ TEST(ReachTest, ALaunchOfMoreThanTheBudgetReachesHostMemory) {
   const WordCounter differences;
   std::vector<CUdeviceptr> blocks;
   AccessSet set;
-  for (int i = 0; i < kBlocks / 2; ++i) {  // twice the budget
+  for (int i = 0; i < kBlocks; ++i) {  // twice the budget and more
     blocks.push_back(Value(core.residency->Allocate(BlockBytes(), {stream, false})));
     core.addresses->Collect(blocks.back(), &set);
   }
   for (int round = 0; round < kRounds; ++round) {
     const CUresult result = core.residency->Run(set, {stream, false}, 1, [&] {
-      for (int i = 0; i < kBlocks / 2; ++i) {
+      for (int i = 0; i < kBlocks; ++i) {
         if (round > 0)
           gpu.Compare(stream, blocks[i], BlockBytes(), (round - 1) * kBlocks + i, differences.address());
         gpu.Fill(stream, blocks[i], BlockBytes(), round * kBlocks + i);

@@ -277,7 +277,7 @@ Charge Charges::ChargeOf(const TableLock& lock, uint64_t more_chunks) const {
   charge.pinned = table_->PinnedChunksLocked(lock) * chunk_bytes_;
   charge.paused = table_->PausedChunksLocked(lock) * chunk_bytes_;
   charge.chunk_target = chunks_.target() * chunk_bytes_;
-  charge.reachable = reachable_bytes();
+  charge.reachable = reachable_bytes(lock);
   if (SPILLWAY_MUTANT(kNoHeadroom)) charge.largest_set = charge.largest_block = 0;
   return charge;
 }

@@ -89,9 +89,11 @@ class Charges {
     lock.Covers(*table_);
     return budget_.DeviceTarget() < budget_.BudgetTarget();
   }
-  // Bytes of a launch that may be in host memory while it runs (Reach): what the host tier may become. 0: none.
-  uint64_t reachable_bytes() const {
-    return host_ == nullptr || !host_->reachable() ? 0 : host_->storage_cap_bytes();
+  // Bytes of a launch that may be in host memory while it runs (Reach): what the host tier may become. 0: none, as
+  // under a limit of the application's own, which means that what is larger is refused.
+  uint64_t reachable_bytes(const TableLock& lock) const {
+    lock.Covers(*table_);
+    return host_ == nullptr || !host_->reachable() || Capped() ? 0 : host_->storage_cap_bytes();
   }
   // Bytes of chunks without which some launch does not fit: the largest one's and those of pinned blocks.
   uint64_t LeastBytes(const TableLock& lock) const;

@@ -266,8 +266,8 @@ absl::Status ClaimQueue::CheckFitsLocked(const TableLock& lock, const AccessSet&
   std::string text = "one launch names " + std::to_string(set.size()) + " blocks of together " +
                      Mib(chunks * core_->chunk_bytes) + ", and the budget leaves " +
                      Mib(on_gpu * core_->chunk_bytes) + " for them";
-  if (reach_->on())
-    text += "; the rest is more than the " + Mib(charges_->reachable_bytes()) + " of the host tier";
+  if (charges_->reachable_bytes(lock) > 0)
+    text += "; the rest is more than the " + Mib(charges_->reachable_bytes(lock)) + " of the host tier";
   return absl::ResourceExhaustedError(text + ". A larger budget or smaller tensors make it fit");
 }
 

@@ -95,7 +95,7 @@ bool ClaimQueue::ReachesLocked(const TableLock& lock, const Block& block, size_t
 bool ClaimQueue::FitsWithReachLocked(const TableLock& lock, const AccessSet& set) const {
   const uint64_t chunks = ChunksOfLocked(set);
   return chunks * core_->chunk_bytes <=
-         charges_->chunks(lock).target() * core_->chunk_bytes + charges_->reachable_bytes();
+         charges_->chunks(lock).target() * core_->chunk_bytes + charges_->reachable_bytes(lock);
 }
 
 }  // namespace spillway::allocator

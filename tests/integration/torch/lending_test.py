@@ -50,7 +50,7 @@ class LendingTest(unittest.TestCase):
             "y = torch.full((96 * MIB,), 5, dtype=torch.uint8, device='cuda')\n"
             "print(json.dumps({'text': text, 'sum': int(y.sum(dtype=torch.int64)) // y.numel()}))"
         )
-        found = product.run(PRELUDE + code, "256MiB", SPILLWAY_GPU_MEMORY="100MiB", SPILLWAY_HOST_MEMORY="300MiB")
+        found = product.run(PRELUDE + code, "256MiB", SPILLWAY_GPU_MEMORY="100MiB", SPILLWAY_HOST_MEMORY="300MiB", SPILLWAY_REACH="off")
         self.assertIn("of GPU memory (a budget of 100 MiB", found["text"])
         self.assertEqual(found["sum"], 5)
 

@@ -112,12 +112,13 @@ class ReachTest(unittest.TestCase):
     def test_a_graph_of_more_than_the_budget_replays(self):
         self.compare(GRAPH, "112MiB")
 
-    def test_without_it_such_a_launch_is_refused(self):
-        refused = pause_test.run("""
-tensors = [torch.full((6 << 20,), i + 1.0, device="cuda") for i in range(3)]
-print(json.dumps(attempt(lambda: torch.addcdiv(*tensors).max().item())))
-""", SPILLWAY_GPU_MEMORY="80MiB", SPILLWAY_REACH="off")
-        self.assertEqual(refused[0], "OutOfMemoryError")
+    def test_a_tensor_larger_than_the_budget_is_refused_without_it(self):
+        code = """
+found = attempt(lambda: float(torch.full((25 << 20,), 2.0, device="cuda").max()))
+print(json.dumps(found))
+"""
+        self.assertEqual(pause_test.run(code, SPILLWAY_GPU_MEMORY="80MiB"), 2.0)
+        self.assertEqual(pause_test.run(code, SPILLWAY_GPU_MEMORY="80MiB", SPILLWAY_REACH="off")[0], "OutOfMemoryError")
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ enum class PinReason : int {
 };
 inline constexpr int kPinReasons = static_cast<int>(PinReason::kCount);
 inline const char* NameOf(PinReason reason) {
-  constexpr const char* kNames[] = {"unknown_call",  "export",        "peer",   "texture",     "graph",
-                                    "pointer_table", "module_global", "denied", "unseen_write"};
+  constexpr const char* kNames[] = {"unknown_call", "export",        "peer",          "texture",
+                                    "graph",        "pointer_table", "module_global", "denied", "unseen_write"};
   return kNames[static_cast<int>(reason)];
 }
 

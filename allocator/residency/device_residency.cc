@@ -60,25 +60,22 @@ DeviceThread::PollResult DeviceResidency::Components::Poll() {
   result.moved |= faulter->Poll();
   result.moved |= probe->Poll();
   if (!probe->suspends_evictions()) result.moved |= evictor->Poll();
+  bool launch_waits;
   Demoter::Request request;
-  if (reach.on()) {
+  {
     const TableLock lock(core.table);
+    launch_waits = claims->WantedLocked(lock) > 0;
     request.buffers = claims->HostWantedLocked(lock);
-    if (request.buffers > 0) {
-      request.keeps = [this](const TableLock& taken, const Block& block, size_t extent) {
-        return claims->ReachesLocked(taken, block, extent);
-      };
-    }
+  }
+  if (request.buffers > 0) {
+    request.keeps = [this](const TableLock& lock, const Block& block, size_t extent) {
+      return claims->ReachesLocked(lock, block, extent);
+    };
   }
   result.moved |= demoter->Poll(request);
   result.progress = result.moved;
   result.progress |= allocations->FinishFrees();
   result.progress |= writes.Poll();
-  bool launch_waits;
-  {
-    const TableLock lock(core.table);
-    launch_waits = claims->WantedLocked(lock) > 0;
-  }
   result.progress |= plan_runner->Poll(launch_waits);
   result.progress |= reclaimer->Poll();
   result.progress |= releaser->PollDeviceLimit();

@@ -276,8 +276,8 @@ std::string Launches::NameOfLaunch(uint64_t tag) const {
 }
 
 absl::Status Launches::AwaitArrival(CUevent arrival) {
-  return core_->clock.Await(
-      arrival, os::Wait(core_->waits, os::WaitKind::kArrival, "a block that is to stay"), core_->stopped);
+  const os::Wait wait(core_->waits, os::WaitKind::kArrival, "a block that is to stay");
+  return core_->clock.Await(arrival, wait, core_->stopped);
 }
 
 void Launches::NoteWaiter(StreamRef stream, const Grant& grant) {

@@ -34,8 +34,8 @@ enum class HostUse : int { kStorage, kEvictStaging, kFaultStaging };
 // A host buffer or a staging buffer, by its use.
 struct PinnedBuffer {
   std::byte* data = nullptr;  // page aligned, pinned, buffer_bytes long
-  CUmemGenericAllocationHandle handle =
-      0;  // of host buffers of a pool that kernels can reach; may be mapped besides
+  // Of a host buffer that kernels can reach: may be mapped elsewhere besides.
+  CUmemGenericAllocationHandle handle = 0;
 };
 
 class HostPool {

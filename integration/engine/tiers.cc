@@ -64,7 +64,7 @@ absl::Status Tiers::StartHost(CUcontext context) {
 
 // The devices whose kernels reach host memory, where that works here; else none.
 allocator::HostReach Tiers::FindReach(CUcontext context) const {
-  if (settings_.reach == ReachHost::kOff || settings_.Observes()) return {};
+  if (settings_.reach == ReachHost::kOff || settings_.Observes() || settings_.audit) return {};
   const auto ask = [&]() -> absl::StatusOr<allocator::HostReach> {
     int devices = 0;
     SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGetCount(&devices), "cuDeviceGetCount"));

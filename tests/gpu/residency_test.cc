@@ -76,6 +76,12 @@ Core Build(bool disk, const allocator::HostReach& reach = {}) {
   return core;
 }
 
+void End(Core* core, const std::vector<CUdeviceptr>& blocks) {
+  for (CUdeviceptr block : blocks) EXPECT_TRUE(core->residency->Free(block).ok());
+  core->residency->Shutdown();
+  if (core->disk != nullptr) core->disk->Shutdown();
+}
+
 // Differing words that kernels have counted.
 class WordCounter {
  public:
@@ -130,9 +136,7 @@ TEST_P(ResidencyTest, FourTimesTheBudgetKeepsEveryWord) {
   const allocator::ResidencyStats stats = core.residency->Stats();
   EXPECT_GT(stats.evictions, 0u);
   EXPECT_LE(stats.peak_chunk_bytes, stats.budget_bytes);
-  for (CUdeviceptr block : blocks) EXPECT_TRUE(core.residency->Free(block).ok());
-  core.residency->Shutdown();
-  if (core.disk != nullptr) core.disk->Shutdown();
+  End(&core, blocks);
 }
 
 TEST(ReachTest, ALaunchOfMoreThanTheBudgetReachesHostMemory) {
@@ -165,8 +169,7 @@ TEST(ReachTest, ALaunchOfMoreThanTheBudgetReachesHostMemory) {
   const allocator::ResidencyStats stats = core.residency->Stats();
   EXPECT_EQ(stats.reached_launches, static_cast<uint64_t>(kRounds));
   EXPECT_LE(stats.peak_chunk_bytes, stats.budget_bytes);
-  for (CUdeviceptr block : blocks) EXPECT_TRUE(core.residency->Free(block).ok());
-  core.residency->Shutdown();
+  End(&core, blocks);
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiers, ResidencyTest, testing::Bool(),

@@ -80,7 +80,7 @@ class Strategy {
 class Scheduler {
  public:
   struct Options {
-    uint64_t most_steps = 50'000'000;  // then it is a hang
+    uint64_t most_steps = 200'000'000;  // then it is a hang
     int flush_one_in = 16;             // chance that a store leaves a buffer at a switch point
     bool store_buffers = true;
   };

@@ -135,10 +135,13 @@ void Charges::AddShareNeed(const TableLock& lock, ShareNeed* need) const {
 
 uint64_t Charges::ShareThatFits(const TableLock& lock, uint64_t bytes) const {
   lock.Covers(*table_);
-  const uint64_t needed = budget_.LeastShareFor(bytes);
+  const uint64_t most = std::min(budget_.budget, budget_.cap);
+  uint64_t needed = budget_.LeastShareFor(bytes);
+  // More than any share: all that there may be, before a part is reached.
+  if (needed > most && needed <= most + reachable_bytes(lock)) needed = most;
   // Who may not leave waits for nobody: two such jobs would wait for each other.
   const bool waits = evict_->load();
-  const bool helps = waits && needed > budget_.share && needed <= std::min(budget_.budget, budget_.cap);
+  const bool helps = waits && needed > budget_.share && needed <= most;
   return helps ? needed : 0;
 }
 

@@ -70,7 +70,7 @@ class Charges {
   }
   // What the blocks want of a shared device. `need` has what of them is paused.
   void AddShareNeed(const TableLock& lock, ShareNeed* need) const;
-  // The share with which chunks could be `bytes`; 0: the share is not what is short.
+  // The share with which chunks could be `bytes`, or what of them is not reached; 0: the share is not what is short.
   uint64_t ShareThatFits(const TableLock& lock, uint64_t bytes) const;
   // Promises a place off the GPU for blocks of so many bytes that are about to be paused, beside those that
   // are.

@@ -76,7 +76,6 @@ absl::Status ClaimQueue::ClaimUnpaused(const AccessSet& set, Name name, Ticket* 
     const Lack lack = LackOfLocked(lock, set);
     // A claim that only takes evictions back may do so while the queue is empty; else the first claim needs
     // them.
-    ticket->came = os::Clock::System()->NowNanos();
     const bool home = lack.reached == 0 || ToComeHomeLocked(lock, set, *ticket).empty();
     const bool waits = lack.chunks > 0 || lack.busy || (lack.leaving && !queue_.empty()) || !home;
     if (!waits) {
@@ -133,9 +132,10 @@ bool ClaimQueue::TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* t
     PinLocked(*lock, set, grant);  // may take evictions back
   }
   Lack lack = LackOfLocked(*lock, set);
-  ticket->brings = lack.chunks;
+  const uint64_t brings = lack.chunks;
   const std::vector<Reach::Part> parts = ChooseReachedLocked(*lock, set, *ticket, grant->passes, &lack);
   ticket->parts = parts;
+  ticket->reached = lack.reached + brings - lack.chunks;
   ticket->host_wanted = 0;
   std::vector<PinnedBuffer> buffers;
   const bool has_host = parts.empty() || reach_->TakeLocked(*lock, parts, &buffers, &ticket->host_wanted);

@@ -88,14 +88,14 @@ class ClaimQueue {
 
  private:
   struct Ticket {
-    uint64_t number = 0;             // from 1
-    uint64_t needed = 0;             // chunks, once it is the first in the queue
-    uint64_t brings = 0;             // chunks of blocks without any, reached or not
-    uint64_t reaches = 0;            // chunks that are to be reached at least, since nothing else can leave
-    uint64_t host_wanted = 0;        // host buffers that are missing for that
-    bool homecoming = false;         // it waits for blocks that are to leave and come back whole
+    uint64_t number = 0;       // from 1
+    uint64_t needed = 0;       // chunks, once it is the first in the queue
+    uint64_t reached = 0;      // chunks of the set that are reached, or are to be, as of the last look
+    uint64_t reaches = 0;      // chunks that are to be reached at least, since nothing else can leave
+    uint64_t host_wanted = 0;  // host buffers that are missing for that
+    // Since when it has waited for blocks that are to leave and come back whole: ns of the steady clock; 0: it does not.
+    int64_t homecoming_since = 0;
     std::vector<Reach::Part> parts;  // what it is to reach, as of the last look
-    int64_t came = 0;                // ns of the steady clock
     bool tried_again = false;        // the full budget, after a refused chunk
     absl::Status refusal;
     uint64_t share_bytes = 0;  // where a greater share of the device is what it waits for (GpuShare)

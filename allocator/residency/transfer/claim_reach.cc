@@ -35,7 +35,8 @@ std::vector<Block*> ClaimQueue::ToComeHomeLocked(const TableLock& lock, const Ac
   std::vector<Block*> blocks;
   const bool fits = ticket.reaches == 0 && ChunksOfLocked(set) <= charges_->chunks(lock).target();
   if (!fits || !core_->evict.load()) return blocks;
-  if (os::Clock::System()->NowNanos() - ticket.came > kHomecomingNanos) return blocks;
+  const int64_t since = ticket.homecoming_since;
+  if (since != 0 && os::Clock::System()->NowNanos() - since > kHomecomingNanos) return blocks;
   for (BlockId id : set) {
     Block* const block = &core_->table.at(id);
     // What could not leave lately is reached where it is, once more.
@@ -55,14 +56,18 @@ bool ClaimQueue::AwaitsHomecomingLocked(const TableLock& lock, const AccessSet& 
     if (free && block->state == BlockState::kResident) leave.push_back(block);
   }
   if (!leave.empty()) leave_(lock, leave);
-  ticket->homecoming = !blocks.empty();
-  if (!blocks.empty()) wake_();
-  return !blocks.empty();
+  if (blocks.empty()) {
+    ticket->homecoming_since = 0;
+    return false;
+  }
+  if (ticket->homecoming_since == 0) ticket->homecoming_since = os::Clock::System()->NowNanos();
+  wake_();
+  return true;
 }
 
 bool ClaimQueue::waits_unheard(const TableLock& lock) const {
   lock.Covers(core_->table);
-  return !queue_.empty() && (queue_.front()->host_wanted > 0 || queue_.front()->homecoming);
+  return !queue_.empty() && (queue_.front()->host_wanted > 0 || queue_.front()->homecoming_since != 0);
 }
 
 bool ClaimQueue::ReachMoreLocked(const TableLock& lock) {
@@ -70,10 +75,8 @@ bool ClaimQueue::ReachMoreLocked(const TableLock& lock) {
   if (!reach_->on() || queue_.empty()) return false;
   Ticket* const head = queue_.front();
   const uint64_t available = charges_->chunks(lock).available();
-  if (head->needed <= available || head->brings == 0) return false;
-  // What it lacks beside what it was to reach already.
-  const uint64_t reached = head->brings - std::min(head->brings, head->needed);
-  head->reaches = std::max(head->reaches, reached) + head->needed - available;
+  if (head->needed <= available) return false;
+  head->reaches = head->reached + head->needed - available;
   core_->table.changed.NotifyAll();
   return true;
 }

@@ -58,8 +58,8 @@ bool Demoter::Poll(const Request& request) {
 
 // How many buffers are to come free, with those whose bytes are on their way already.
 uint64_t Demoter::WantedBuffers() const {
-  const size_t free = core_->parts.host->Free(HostUse::kStorage);
   if (request_.buffers > 0) return request_.buffers;
+  const size_t free = core_->parts.host->Free(HostUse::kStorage);
   const size_t least = core_->parts.host->Limit(HostUse::kStorage) / kFreePart;
   if (free >= (jobs_.empty() ? least : 2 * least)) return 0;
   return 2 * least - free;

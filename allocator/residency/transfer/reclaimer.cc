@@ -89,7 +89,9 @@ bool Reclaimer::StartEvictions() {
     }
     const Missing missing = MissingChunksLocked(lock);
     // An eviction that failed is tried again after its pause, a budget that fell after a second.
-    waits_for_time_ = missing.any > 0 || missing.cached_only > 0 || charges_->lowered_at(lock) != 0;
+    host_waits_ = claims_->waits_unheard(lock);
+    waits_for_time_ =
+        host_waits_ || missing.any > 0 || missing.cached_only > 0 || charges_->lowered_at(lock) != 0;
     if (missing.any == 0) stuck_since_ = 0;
     if (missing.any == 0 && missing.cached_only == 0) return false;
   }
@@ -254,15 +256,15 @@ void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
 
 // What is reached and not needed now leaves, whatever it is; the Demoter writes to the disk what has left longest ago.
 bool Reclaimer::FreeHostBuffers() {
-  if (core_->parts.host == nullptr || !core_->parts.host->reachable()) return false;
+  if (!host_waits_) {
+    host_stuck_since_ = 0;
+    return false;
+  }
   const TableLock lock(core_->table);
   const int64_t now = os::Clock::System()->NowNanos();
-  if (claims_->waits_unheard(lock)) {
-    waits_for_time_ = true;
-    if (now >= look_again_at_) {
-      look_again_at_ = now + kLookAgainNanos;
-      core_->table.changed.NotifyAll();
-    }
+  if (now >= look_again_at_) {
+    look_again_at_ = now + kLookAgainNanos;
+    core_->table.changed.NotifyAll();
   }
   const uint64_t wanted = claims_->HostWantedLocked(lock);
   if (wanted == 0) {

@@ -16,7 +16,7 @@ def answer(tensors, losses):
     print(json.dumps([digest(tensors), [float(loss).hex() for loss in losses], one["reached_launches"], one["spilled_bytes"]]))
 """
 
-# An add that names 108 % of the budget: two 36 % large maps and their sum, kept for the way back.
+# An add of three maps of 57 MiB, where the budget leaves 134 MiB for blocks.
 U_NET = """
 class Net(torch.nn.Module):
     def __init__(self):
@@ -41,7 +41,7 @@ for step in range(2):
 answer(net.parameters(), losses)
 """
 
-# A table of 1.5 times the budget, its gradient and Adam's two moments: 600 %. (SparseAdam's kernels are not among the
+# A table of 96 MiB, its gradient and Adam's two moments, where the budget leaves 64 MiB for blocks. (SparseAdam's kernels are not among the
 # stand-in's.)
 EMBEDDING = """
 table = torch.nn.Embedding(6 * 1024, 4096).cuda()
@@ -58,7 +58,7 @@ for step in range(3):
 answer(table.parameters(), losses)
 """
 
-# Logits of 1.25 times the budget, and their softmax and gradient.
+# Logits of 80 MiB, and their softmax and gradient; 64 MiB for blocks.
 LOGITS = """
 head = torch.nn.Linear(32, 20 * 1024, bias=False).cuda()
 optimizer = torch.optim.AdamW(head.parameters(), lr=0.01)

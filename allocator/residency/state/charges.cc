@@ -140,8 +140,7 @@ uint64_t Charges::ShareThatFits(const TableLock& lock, uint64_t bytes) const {
   // More than any share: all that there may be, before a part is reached.
   if (needed > most && needed <= most + reachable_bytes(lock)) needed = most;
   // Who may not leave waits for nobody: two such jobs would wait for each other.
-  const bool waits = evict_->load();
-  const bool helps = waits && needed > budget_.share && needed <= most;
+  const bool helps = evict_->load() && needed > budget_.share && needed <= most;
   return helps ? needed : 0;
 }
 

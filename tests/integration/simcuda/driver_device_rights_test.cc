@@ -200,6 +200,9 @@ TEST_F(DeviceRightsTest, HostMemoryStaysOpen) {
   ASSERT_EQ(cuMemCreate(&handle, kChunk, &properties, 0), CUDA_SUCCESS);
   ASSERT_EQ(cuMemMap(range.start, kChunk, 0, handle, 0), CUDA_SUCCESS);
   ASSERT_EQ(AllowAccess(range.start, kChunk), CUDA_SUCCESS);
+  // A handle in host memory is the processor's, too, once it has been opened to it.
+  EXPECT_EXIT(*At<volatile int>(range.start), testing::KilledBySignal(SIGSEGV), "touched by a host thread");
+  ASSERT_EQ(AllowHost(range.start, kChunk), CUDA_SUCCESS);
   *At<int>(range.start) = 17;
   EXPECT_EQ(Fetched(range.start), 17);
   EXPECT_EQ(cuMemUnmap(range.start, kChunk), CUDA_SUCCESS);

@@ -273,11 +273,6 @@ CUmemAllocationProp HostMemoryOfNode(int node) {
   return properties;
 }
 
-CUresult AllowHost(CUdeviceptr start, size_t size) {
-  const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_HOST_NUMA, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-  return cuMemSetAccess(start, size, &access, 1);
-}
-
 TEST_F(DriverMemoryTest, HostPhysicalMemoryLiesAtSeveralAddressesAtOnce) {
   Range here(kChunk), there(kChunk);
   const CUmemAllocationProp properties = HostMemoryOfNode(0);

@@ -87,6 +87,12 @@ inline CUmemAllocationProp DeviceMemory(int device = 0) {
   return properties;
 }
 
+// Lets the processor touch a handle that lies in host memory.
+inline CUresult AllowHost(CUdeviceptr start, size_t size) {
+  const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_HOST_NUMA, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  return cuMemSetAccess(start, size, &access, 1);
+}
+
 inline CUresult AllowAccess(CUdeviceptr start, size_t size, int device = 0) {
   CUmemAccessDesc access = {};
   access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;

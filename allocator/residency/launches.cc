@@ -257,9 +257,13 @@ CUresult Launches::RunClaimed(const AccessSet& needed, const AccessSet& named, S
   return RunPrepared(needed, named, index, tag, in_context, hashes_queued, &grant);
 }
 
+std::string Launches::Advice(uint64_t tag, size_t blocks) const {
+  const auto& advice = core_->parts.launch_advice;
+  return advice ? advice(tag, blocks) : std::string();
+}
+
 absl::Status Launches::WithAdvice(const absl::Status& why, uint64_t tag, size_t blocks) const {
-  const auto& advice = core_->parts.refusal_advice;
-  const std::string words = advice ? advice(tag, blocks) : std::string();
+  const std::string words = Advice(tag, blocks);
   if (words.empty() || !absl::IsResourceExhausted(why)) return why;
   return WithWords(why, std::string(why.message()) + ". " + words);
 }
@@ -344,7 +348,7 @@ CUresult Launches::RunPrepared(const AccessSet& needed, const AccessSet& named, 
     for (Block* block : grant->pinned) {
       if (!SPILLWAY_MUTANT(kPinnedUnrecorded)) RecordLaunchUse(core_->clock, block, value, thread, at);
     }
-    if (reach_->on()) reach_->NoteLaunch(grant->pinned, [&] { return NameOfLaunch(tag); });
+    if (reach_->on()) reach_->NoteLaunch(grant->pinned, [&] { return Advice(tag, needed.size()); });
   } else if (hashes_queued) {  // they read the blocks although the launch was refused
     const TimelineValue value = core_->clock.QueuedOn(index);
     for (Block* block : grant->pinned) RecordUse(core_->clock, block, value);

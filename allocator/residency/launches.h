@@ -120,6 +120,7 @@ class Launches {
   // For reports: an event shows when the stream had done all else, and only waited.
   void NoteWaiter(StreamRef stream, const Grant& grant);
   CUresult Refuse(const absl::Status& why) const;
+  std::string Advice(uint64_t tag, size_t blocks) const;
   absl::Status WithAdvice(const absl::Status& why, uint64_t tag, size_t blocks) const;
 
   Core* const core_;

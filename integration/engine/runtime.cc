@@ -209,8 +209,8 @@ allocator::ResidencyParts Runtime::PartsOf(CUcontext context) {
   parts.waits = &waits_;
   parts.audit = audit_.auditor();
   parts.permission = trust_.get();
-  parts.refusal_advice = [](uint64_t tag, size_t blocks) {
-    return RefusalAdvice(NameOfTag(&GetHookState()->functions, tag), blocks);
+  parts.launch_advice = [](uint64_t tag, size_t blocks) {
+    return LaunchAdvice(NameOfTag(&GetHookState()->functions, tag), blocks);
   };
   parts.name_of_launch = [](uint64_t tag) { return NameOfTag(&GetHookState()->functions, tag); };
   parts.passes_of_launch = [](uint64_t tag) { return PassesOf(NameOfTag(&GetHookState()->functions, tag)); };

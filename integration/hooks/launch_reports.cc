@@ -98,7 +98,7 @@ std::string NameOfTag(FunctionRegistry* functions, uint64_t tag) {
   return info != nullptr ? Demangled(info->name) : CallOfTag(tag);
 }
 
-std::string RefusalAdvice(const std::string& kernel, size_t blocks) {
+std::string LaunchAdvice(const std::string& kernel, size_t blocks) {
   std::string text;
   if (!kernel.empty()) {
     text =

@@ -33,10 +33,10 @@ inline uint64_t TagOfGraph(uint64_t call, uint64_t signature) { return call ^ (s
 // known. Takes the registry's lock.
 std::string NameOfTag(FunctionRegistry* functions, uint64_t tag);
 
-// Advice when a launch needs more than the budget: which kernel it is and, if it works on many tensors at
-// once as optimisers and gradient clipping do, which of PyTorch's options makes it fit. One or two sentences,
-// or nothing. `kernel`: its readable name, empty when not known; `blocks`: how many the launch names. Pure.
-std::string RefusalAdvice(const std::string& kernel, size_t blocks);
+// Advice when a launch needs more than the budget, and is refused or reaches host memory: which kernel it is
+// and, if it works on many tensors at once as optimisers and gradient clipping do, which of PyTorch's options
+// makes it fit. One or two sentences, or nothing. `kernel`: its readable name, empty when not known; `blocks`: how many the launch names. Pure.
+std::string LaunchAdvice(const std::string& kernel, size_t blocks);
 
 // ---- What the gate says, each once in the process.
 

@@ -1,5 +1,6 @@
-"""An optimiser that works on more tensors at once than the budget holds: refused, with words that name the kernel and the
-option of PyTorch that makes the job fit; with that option, on the same budget, it runs and gives the same bits.
+"""An optimiser that works on more tensors at once than the budget holds: it reaches the rest in host memory, or is refused
+where that is off; the line names the kernel and the option of PyTorch that makes the job fit. With that option, on the
+same budget, it runs and gives the same bits.
 """
 
 import re
@@ -14,20 +15,26 @@ BUDGET = 64 * MIB  # all of it may be lent to blocks; a list of 12 takes 24 MiB,
 GROUP = {"SIMCUDA_FOREACH_GROUP": "12"}  # tensors in a launch, as on a GPU
 
 
-def run(here, mode, form, cap=None):
-    return job.run_job(here, mode, ["--form", form], cap, script=SCRIPT, name=f"{mode}-{form}", show=lambda line: False,
-                       extra_environment=GROUP)  # fmt: skip
+def run(here, mode, form, cap=None, reach="auto"):
+    return job.run_job(here, mode, ["--form", form], cap, script=SCRIPT, name=f"{mode}-{form}-{reach}", show=lambda line: False,
+                       extra_environment=GROUP | {"SPILLWAY_REACH": reach})  # fmt: skip
 
 
-def refused(here, form, kernel, option, cap, problems):
-    finished = run(here, job.PRELOAD, form, cap)
-    problems.expect(finished.keys["status"] != "ok", f"{form}: it ran, so nothing was shown")
-    line = re.search(r"spillway: a launch was refused.*", finished.log)
-    if not problems.expect(line, f"{form}: no refusal\n{finished.log[-2000:]}"):
-        return
-    print(line.group(), flush=True)
-    for words in (kernel, option, "smaller parameter groups", "MiB, and the budget leaves"):
-        problems.expect(words in line.group(), f"{form}: the refusal lacks {words!r}")
+def says(finished, what, words, problems):
+    line = re.search(rf"spillway: {what}.*", finished.log)
+    if problems.expect(line, f"{finished.keys['mode']}: no line {what!r}\n{finished.log[-2000:]}"):
+        print(line.group(), flush=True)
+        for word in (*words, "smaller parameter groups"):
+            problems.expect(word in line.group(), f"{what!r} lacks {word!r}")
+
+
+def of_lists(here, form, words, cap, problems):
+    refused = run(here, job.PRELOAD, form, cap, reach="off")
+    problems.expect(refused.keys["status"] != "ok", f"{form}: it ran, so nothing was shown")
+    says(refused, "a launch was refused", (*words, "MiB, and the budget leaves"), problems)
+    uncapped, reached = run(here, job.UNCAPPED, form), run(here, job.PRELOAD, form, cap)
+    says(reached, "the blocks of one launch do not fit", words, problems)
+    problems.expect(reached.report and uncapped.report == reached.report, f"{form}: the run that reached gave other bits")
 
 
 def main():
@@ -35,8 +42,8 @@ def main():
     problems = harness.Problems()
     here = harness.machine(args, "optimizer-refusal")
     cap = job.Cap(BUDGET, "256MiB", "none", {"gpu_memory": job.size_text(BUDGET)})
-    refused(here, "foreach", "_foreach_", "foreach=False", cap, problems)
-    refused(here, "fused", "_fused_adamw_", "fused=False with foreach=False", cap, problems)
+    of_lists(here, "foreach", ("_foreach_", "foreach=False"), cap, problems)
+    of_lists(here, "fused", ("_fused_adamw_", "fused=False with foreach=False"), cap, problems)
     uncapped, plain = run(here, job.UNCAPPED, "plain"), run(here, job.PRELOAD, "plain", cap)
     for finished in (uncapped, plain):
         problems.expect(finished.keys["status"] == "ok", f"{finished.keys['mode']}: {finished.keys['status']}\n{finished.log[-2000:]}")

@@ -59,8 +59,9 @@ class Reach {
   // The block has been unmapped: appends the homes of its reached extents to those of the others.
   void LeaveLocked(const TableLock& lock, Block* block, std::vector<ExtentHome>* homes);
 
-  // Counts a launch that reached extents of these blocks, which are pinned; the first one gets a line. No lock.
-  void NoteLaunch(const std::vector<Block*>& pinned, absl::FunctionRef<std::string()> name);
+  // Counts a launch that reached extents of these blocks, which are pinned; the first one gets a line, with advice
+  // unless that is empty. No lock.
+  void NoteLaunch(const std::vector<Block*>& pinned, absl::FunctionRef<std::string()> advice);
 
  private:
   void SetLocked(const TableLock& lock, Block* block, std::vector<PinnedBuffer> reached);

@@ -205,9 +205,9 @@ struct ResidencyParts {
   LaunchObserver* observer = nullptr;           // the recorder; null: none
   MotionObserver* motion = nullptr;             // who records moves and stalls; null: nobody
   const LeavePermission* permission = nullptr;  // blocks that it refuses stay; null: all may leave
-  // Advice for the user when a launch that names so many blocks is refused because they do not fit: what it
-  // is, and what would make it fit. No lock is taken. Null: none.
-  std::function<std::string(uint64_t tag, size_t blocks)> refusal_advice;
+  // Advice for the user when the blocks of a launch, so many, do not fit together: what it is, and what would
+  // make it fit. No lock is taken. Null: none.
+  std::function<std::string(uint64_t tag, size_t blocks)> launch_advice;
   AuditObserver* audit = nullptr;  // not null: audit mode, which reports to it what it finds
   os::WaitList* waits = nullptr;   // where waits are entered; null: a list of its own, which is not reported
   // The name of a launch of that tag, for lines about waits. No lock is taken. Null: no name.

@@ -11,31 +11,31 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(RefusalAdviceTest, KnowsKernelsThatWorkOnLists) {
+TEST(LaunchAdviceTest, KnowsKernelsThatWorkOnLists) {
   const std::string apply =
       "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<TensorListMetadata<3>, ";
-  EXPECT_THAT(RefusalAdvice(apply + "PointwiseOpScalarFunctor<float, 3, 3, 0>>", 108),
+  EXPECT_THAT(LaunchAdvice(apply + "PointwiseOpScalarFunctor<float, 3, 3, 0>>", 108),
               AllOf(HasSubstr("multi_tensor_apply_kernel"), HasSubstr(": foreach=False for the optimiser"),
                     HasSubstr("smaller parameter groups"), Not(HasSubstr("fused"))));
-  EXPECT_THAT(RefusalAdvice(apply + "FusedAdamMathFunctor<float, 4, ADAM_MODE>>", 40),
+  EXPECT_THAT(LaunchAdvice(apply + "FusedAdamMathFunctor<float, 4, ADAM_MODE>>", 40),
               HasSubstr("fused=False with foreach=False for the optimiser"));
-  EXPECT_THAT(RefusalAdvice(apply + "LpNormFunctor<float, NormType>>", 40),
+  EXPECT_THAT(LaunchAdvice(apply + "LpNormFunctor<float, NormType>>", 40),
               HasSubstr("foreach=False for clip_grad_norm_"));
-  EXPECT_THAT(RefusalAdvice("aten::_foreach_addcdiv_.ScalarList", 6), HasSubstr(": foreach=False"));
-  EXPECT_THAT(RefusalAdvice("aten::_fused_adamw_", 8), HasSubstr("fused=False"));
+  EXPECT_THAT(LaunchAdvice("aten::_foreach_addcdiv_.ScalarList", 6), HasSubstr(": foreach=False"));
+  EXPECT_THAT(LaunchAdvice("aten::_fused_adamw_", 8), HasSubstr("fused=False"));
   // One flat parameter: there is nothing to take one at a time.
-  EXPECT_EQ(RefusalAdvice("aten::_foreach_addcdiv_.ScalarList", 3),
+  EXPECT_EQ(LaunchAdvice("aten::_foreach_addcdiv_.ScalarList", 3),
             "The kernel is aten::_foreach_addcdiv_.ScalarList.");
-  EXPECT_EQ(RefusalAdvice("aten::_fused_adamw_", 5), "The kernel is aten::_fused_adamw_.");
+  EXPECT_EQ(LaunchAdvice("aten::_fused_adamw_", 5), "The kernel is aten::_fused_adamw_.");
 }
 
-TEST(RefusalAdviceTest, SaysOfAnyOtherKernelOnlyWhatIsTrue) {
-  EXPECT_EQ(RefusalAdvice("ampere_sgemm_128x64_nn", 3), "The kernel is ampere_sgemm_128x64_nn.");
-  EXPECT_EQ(RefusalAdvice("", 3), "");
-  EXPECT_THAT(RefusalAdvice("my_optimizer_kernel", 40),
+TEST(LaunchAdviceTest, SaysOfAnyOtherKernelOnlyWhatIsTrue) {
+  EXPECT_EQ(LaunchAdvice("ampere_sgemm_128x64_nn", 3), "The kernel is ampere_sgemm_128x64_nn.");
+  EXPECT_EQ(LaunchAdvice("", 3), "");
+  EXPECT_THAT(LaunchAdvice("my_optimizer_kernel", 40),
               AllOf(HasSubstr("If it is"), HasSubstr("foreach=False")));
-  EXPECT_THAT(RefusalAdvice("", 40), HasSubstr("If it is"));
-  EXPECT_LT(RefusalAdvice(std::string(5000, 'x'), 1).size(), 300u) << "names of templates have no end";
+  EXPECT_THAT(LaunchAdvice("", 40), HasSubstr("If it is"));
+  EXPECT_LT(LaunchAdvice(std::string(5000, 'x'), 1).size(), 300u) << "names of templates have no end";
 }
 
 class AuditorTest : public HookTest {};

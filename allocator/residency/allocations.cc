@@ -17,6 +17,7 @@ Allocations::Allocations(Core* core, Parts parts)
       addresses_(parts.addresses),
       clean_(parts.clean),
       log_(parts.log),
+      soft_(parts.soft),
       wake_(std::move(parts.wake)) {}
 
 // ---- Handing out.
@@ -175,8 +176,9 @@ void Allocations::FreeLocked(const TableLock& lock, Block* block) {
       core_->table.MoveLocked(lock, block, BlockState::kFree);
       break;
     case BlockState::kSpilled:
-      if (block->memory.mapping) {
+      if (block->memory.mapping || (block->memory.soft && !SPILLWAY_MUTANT(kSoftFreedMapped))) {
         addresses_->BeginFree(lock, block);
+        if (block->memory.soft) soft_->EndLocked(lock, block);
         return;
       }
       clean_->Release(lock, &block->copies.homes);

@@ -19,6 +19,7 @@
 #include "allocator/residency/state/launch_log.h"
 #include "allocator/residency/transfer/evictor.h"
 #include "allocator/residency/transfer/faulter.h"
+#include "allocator/residency/transfer/soft_blocks.h"
 
 namespace spillway::allocator {
 
@@ -29,6 +30,7 @@ class Allocations {
     FreeAddresses* addresses = nullptr;
     CleanCopies* clean = nullptr;
     const LaunchLog* log = nullptr;
+    SoftBlocks* soft = nullptr;
     std::function<void()> wake;  // makes the device's thread look again
   };
   Allocations(Core* core, Parts parts);
@@ -67,6 +69,7 @@ class Allocations {
   FreeAddresses* const addresses_;
   CleanCopies* const clean_;
   const LaunchLog* const log_;
+  SoftBlocks* const soft_;
   const std::function<void()> wake_;
   bool frees_wait_ = false;  // device's thread: freed blocks wait for recorded streams
 };

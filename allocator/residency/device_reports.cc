@@ -1,4 +1,5 @@
-// What a DeviceResidency tells of its device: figures, the machine for plans, memory as the job sees it.
+// What a DeviceResidency tells of its device: figures, the machine for plans, memory as the job sees it, and whether its
+// counts agree.
 
 #include <algorithm>
 #include <bit>
@@ -66,6 +67,7 @@ void DeviceResidency::AddBlocksLocked(const TableLock& lock, ResidencyStats* sta
     const uint64_t reached = block->memory.reached.size() * core_->chunk_bytes;
     if (block->has_chunks()) stats->resident_bytes += bytes - reached;
     stats->reached_now_bytes += reached;
+    if (block->memory.soft) stats->soft_now_bytes += bytes;
     if (block->copies.homes.empty()) stats->host_tier_bytes += reached;
     stats->clean_copy_bytes += block->copies.copy_homes.size() * core_->chunk_bytes;
     for (const ExtentHome& home : block->copies.homes)
@@ -97,6 +99,21 @@ void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) co
   const uint64_t pinned = core_->table.PinnedChunksLocked(lock) * core_->chunk_bytes;
   const uint64_t may_leave = std::min(backed - std::min(backed, pinned), charges.capacity()->Unpromised());
   *free_bytes = std::min(*free_bytes + may_leave, budget - std::min(budget, pinned + figures.external_bytes));
+}
+
+void DeviceResidency::CheckInvariants() {
+  const TableLock lock(core_->table);
+  core_->table.CheckInvariantsLocked(lock);
+  components_->addresses.CheckInvariants(lock);
+  uint64_t live = 0;
+  uint64_t live_blocks = 0;
+  uint64_t backing = 0;
+  core_->table.ForEachLocked(lock, [&](Block* block) {
+    if (block->live()) live += block->chunks;
+    live_blocks += block->live() ? 1 : 0;
+    backing += ChunksOf(block->memory.handles);
+  });
+  components_->charges.CheckInvariants(lock, live, live_blocks, backing);
 }
 
 }  // namespace spillway::allocator

@@ -33,9 +33,13 @@ absl::Status DeviceResidency::Components::Start() {
                             CopyStreams::Create(core.parts.driver, &core.clock, &core.error, core.waits));
   thread.emplace(&core, [this] { return Poll(); });
   const auto wake = [this] { thread->Wake(); };
-  faulter.emplace(&core, Faulter::Parts{&charges, &addresses, &clean, copies.get(), &reach}, wake);
-  evictor.emplace(&core, Evictor::Parts{&charges, &addresses, &clean, &hash, copies.get(), &reach}, wake);
-  demoter.emplace(&core, wake);
+  soft.emplace(&core, SoftBlocks::Parts{&addresses, &clean}, wake);
+  const auto end_soft = [this](const TableLock& lock, Block* block) { soft->EndLocked(lock, block); };
+  faulter.emplace(&core, Faulter::Parts{&charges, &addresses, &clean, copies.get(), &reach, end_soft, &hash},
+                  wake);
+  evictor.emplace(&core, Evictor::Parts{&charges, &addresses, &clean, &hash, copies.get(), &reach, &*soft},
+                  wake);
+  demoter.emplace(&core, &*soft, wake);
   probe.emplace(&core, &charges, copies.get());
   releaser.emplace(&core, &charges, &*evictor, wake);
   const auto leave = [this](const TableLock& lock, const std::vector<Block*>& blocks) {
@@ -47,7 +51,7 @@ absl::Status DeviceResidency::Components::Start() {
   reclaimer.emplace(&core, Reclaimer::Parts{&charges, &addresses, &*evictor, &*faulter, &*claims,
                                             &*plan_runner, &*probe, &*demoter});
   pauser.emplace(&core,
-                 Pauser::Parts{&charges, &clean, &*evictor, &*faulter, &*claims, &*plan_runner,
+                 Pauser::Parts{&charges, &clean, &*soft, &*evictor, &*faulter, &*claims, &*plan_runner,
                                [this] { return releaser->ReleaseFree(); }},
                  wake);
   return absl::OkStatus();
@@ -58,6 +62,7 @@ DeviceThread::PollResult DeviceResidency::Components::Poll() {
   DeviceThread::PollResult result;
   result.moved = core.clock.Poll();
   result.moved |= faulter->Poll();
+  result.moved |= soft->Poll();
   result.moved |= probe->Poll();
   if (!probe->suspends_evictions()) result.moved |= evictor->Poll();
   bool launch_waits;
@@ -80,7 +85,7 @@ DeviceThread::PollResult DeviceResidency::Components::Poll() {
   result.progress |= reclaimer->Poll();
   result.progress |= releaser->PollDeviceLimit();
   result.progress |= pauser->Poll();
-  if (!evictor->idle() || !faulter->idle() || !demoter->idle() || probe->measuring()) {
+  if (!evictor->idle() || !faulter->idle() || !demoter->idle() || !soft->idle() || probe->measuring()) {
     result.ahead = DeviceThread::Ahead::kTransfers;
   } else if (plan_runner->active() || allocations->frees_wait() || pauser->active() ||
              (core.pressure.load() && core.clock.UncompletedLaunches() > 0)) {
@@ -105,8 +110,8 @@ absl::Status DeviceResidency::Start() {
   Components& m = *components_;
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   SPILLWAY_RETURN_IF_ERROR(m.Start());
-  m.allocations.emplace(
-      core_, Allocations::Parts{&m.charges, &m.addresses, &m.clean, &m.log, [&m] { m.thread->Wake(); }});
+  m.allocations.emplace(core_, Allocations::Parts{&m.charges, &m.addresses, &m.clean, &m.log, &*m.soft,
+                                                  [&m] { m.thread->Wake(); }});
   allocations_ = &*m.allocations;
   launches_.emplace(
       core_,
@@ -368,6 +373,7 @@ void DeviceResidency::Shutdown() {
     const TableLock lock(core_->table);  // a thread between its look at `stopped` and its wait has the lock
     core_->Stop();
   }
+  core_->standstill.EndWaits();
   if (components_->thread && !components_->thread->Stop()) left_behind_ = true;
   if (!components_->hash.Stop()) left_behind_ = true;
 }
@@ -377,21 +383,6 @@ void DeviceResidency::AbandonAfterFork() {
   core_->stopped.store(true);
   if (components_->thread) components_->thread->Abandon();
   components_->hash.Abandon();
-}
-
-void DeviceResidency::CheckInvariants() {
-  const TableLock lock(core_->table);
-  core_->table.CheckInvariantsLocked(lock);
-  components_->addresses.CheckInvariants(lock);
-  uint64_t live = 0;
-  uint64_t live_blocks = 0;
-  uint64_t backing = 0;
-  core_->table.ForEachLocked(lock, [&](Block* block) {
-    if (block->live()) live += block->chunks;
-    live_blocks += block->live() ? 1 : 0;
-    backing += ChunksOf(block->memory.handles);
-  });
-  components_->charges.CheckInvariants(lock, live, live_blocks, backing);
 }
 
 }  // namespace spillway::allocator

@@ -141,6 +141,7 @@ class DeviceResidency : public Residency {
     // From Start on.
     std::unique_ptr<CopyStreams> copies;
     std::optional<DeviceThread> thread;
+    std::optional<SoftBlocks> soft;  // what they may use there
     std::optional<Faulter> faulter;
     std::optional<Demoter> demoter;
     std::optional<LinkProbe> probe;  // measures the link

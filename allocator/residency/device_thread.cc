@@ -74,6 +74,7 @@ void DeviceThread::Loop() {
 // After a device error nothing moves any more. A thread that had just begun to wait when the error came is
 // woken here.
 DeviceThread::PollResult DeviceThread::EndWaits() {
+  core_->standstill.EndWaits();
   const TableLock lock(core_->table);
   core_->table.changed.NotifyAll();
   return {};

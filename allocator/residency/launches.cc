@@ -119,6 +119,7 @@ CUresult Launches::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
       CUresult ended = CUDA_SUCCESS;
       if (EndsAtRunAhead(BytesOf(set), index, tag, launch, &ended)) return ended;
     }
+    Standstill::Section making(&core_->standstill);
     section->Enter(core_->read_sections.fence());
     if (AllOpen(set, &bytes)) {
       SPILLWAY_DELAY_POINT("launch.inside_section");
@@ -336,8 +337,17 @@ CUresult Launches::RunPrepared(const AccessSet& needed, const AccessSet& named, 
                                uint64_t tag, absl::FunctionRef<CUresult()> launch, const bool& hashes_queued,
                                Grant* grant) {
   SPILLWAY_DELAY_POINT("launch.under_pins");
+  Standstill::Section making(&core_->standstill);
   CUresult result = launch();
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) result = repeat_when_full_(launch);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    making.Leave();
+    result = repeat_when_full_([&] {
+      making.Enter();
+      const CUresult again = launch();
+      if (again == CUDA_ERROR_OUT_OF_MEMORY) making.Leave();
+      return again;
+    });
+  }
   policy::LaunchIndex at = 0;
   if (result == CUDA_SUCCESS) {
     const TimelineValue value =

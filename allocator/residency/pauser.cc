@@ -53,6 +53,7 @@ Pauser::Pauser(Core* core, const Parts& parts, std::function<void()> wake)
     : core_(core),
       charges_(parts.charges),
       clean_(parts.clean),
+      soft_(parts.soft),
       evictor_(parts.evictor),
       faulter_(parts.faulter),
       claims_(parts.claims),
@@ -69,7 +70,7 @@ absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
     if (core_->stopped.load()) return core_->StopStatus();
     if (!core_->evict.load())
       return IllegalState("nothing can be paused: no block may leave the GPU in this job");
-    SPILLWAY_RETURN_IF_ERROR(MarkLocked(&lock, scope, &run.leaving));
+    SPILLWAY_RETURN_IF_ERROR(MarkLocked(&lock, scope, &run));
     if (scope.tag == 0 && scope.by == PausedBy::kOutside) core_->table.PauseNewLocked(lock, true);
   }
   // A launch that saw the open gate has recorded its use by the end of this: only then is it known of a block
@@ -103,7 +104,7 @@ absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
   return status;
 }
 
-absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, std::vector<Entry>* marked) {
+absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, Run* run) {
   // Another device may take what has grown for this one; not for ever.
   for (int growths = 0;; ++growths) {
     uint64_t chunks = 0;
@@ -129,8 +130,9 @@ absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, std::v
     // What somebody has paused comes back when he says so.
     if (scope.by == PausedBy::kIdle && block->paused() && !IsIdle(block->pause.by)) return;
     core_->table.PauseLocked(*lock, block, scope.by);
-    if (block->has_chunks() || block->memory.mapping || block->pins > 0) {
-      marked->push_back({block, block->allocation.generation});
+    const bool stays = block->pin_reasons != 0;
+    if (stays || block->has_chunks() || block->memory.mapping || block->memory.soft || block->pins > 0) {
+      run->leaving.push_back({block, block->allocation.generation, stays});
       // What failed before had no place, or needs none now: it is tried at once, and counted anew.
       block->eviction.failures = 0;
       block->eviction.again_at = 0;
@@ -149,6 +151,8 @@ void Pauser::DropLocked(const TableLock& lock, Block* block) {
   if (block->state == BlockState::kResident && block->eviction.job == nullptr) {
     if (!SPILLWAY_MUTANT(kDroppedKeepsCopy)) clean_->Drop(lock, block);
     block->gate.used.store(false, std::memory_order_relaxed);
+  } else if (block->memory.soft) {
+    soft_->EndLocked(lock, block);
   } else if (block->state == BlockState::kSpilled && !SPILLWAY_MUTANT(kSpilledNotDropped)) {
     clean_->Release(lock, &block->copies.homes);
     block->copies.content_known = false;
@@ -172,7 +176,7 @@ bool Pauser::StartLeavingLocked(const TableLock& lock) {
     for (; looked < entries.size() && (looked < 2 * kMaxLeaving || victims.size() < most); ++looked) {
       const Entry entry = entries[looked];
       // Also what is spilled again by now: an eviction had begun, or a fetch was taken back.
-      if (PausedStill(entry)) DropLocked(lock, entry.block);
+      if (PausedStill(entry) && !entry.stays) DropLocked(lock, entry.block);
       if (SettledLocked(lock, entry, *run)) continue;
       entries[kept++] = entry;
       if (victims.size() < most && MayStart(*entry.block, now) &&
@@ -195,11 +199,16 @@ bool Pauser::SettledLocked(const TableLock& lock, const Entry& entry, const Run&
   if (!PausedStill(entry)) return true;
   const bool prepares = block.pins > 0 && !SPILLWAY_MUTANT(kPauseForgetsPins);
   if (block.memory.mapping || prepares) return false;  // a launch in preparation ends first
+  if (entry.stays) {
+    stats->pinned_bytes += bytes;
+    return true;
+  }
   switch (block.state) {
     case BlockState::kEmpty:
       (KeepsBytes(block.pause.region, block.pause.by) ? stats->unused_bytes : stats->dropped_bytes) += bytes;
       return true;
     case BlockState::kSpilled: {
+      if (block.memory.soft && !KeepsBytes(block.pause.region, block.pause.by)) return false;
       if (block.eviction.clean) {
         stats->clean_bytes += bytes;
         return true;

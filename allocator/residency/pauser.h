@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/state/pause.h"
+#include "allocator/residency/transfer/soft_blocks.h"
 
 namespace spillway::allocator {
 
@@ -31,6 +32,7 @@ class Pauser {
   struct Parts {
     Charges* charges = nullptr;
     CleanCopies* clean = nullptr;
+    SoftBlocks* soft = nullptr;
     Evictor* evictor = nullptr;
     Faulter* faulter = nullptr;
     const ClaimQueue* claims = nullptr;
@@ -59,6 +61,9 @@ class Pauser {
   struct Entry {
     Block* block;
     uint32_t generation;
+    // It had a long-term pin when the pause began: nothing was promised for it, and it does not leave, also when that pin
+    // ends.
+    bool stays = false;
   };
   // One call of Pause. Its thread owns it.
   struct Run {
@@ -69,7 +74,7 @@ class Pauser {
 
   // Promises capacity for the blocks of the scope, marks them and closes their gates. May release the lock
   // before it marks.
-  absl::Status MarkLocked(TableLock* lock, const PauseScope& scope, std::vector<Entry>* marked)
+  absl::Status MarkLocked(TableLock* lock, const PauseScope& scope, Run* run)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Whether the entry needs no more looks: it has left, is another block's, is wanted again or must stay.
   // Then counts it.
@@ -95,6 +100,7 @@ class Pauser {
   Core* const core_;
   Charges* const charges_;
   CleanCopies* const clean_;
+  SoftBlocks* const soft_;
   Evictor* const evictor_;
   Faulter* const faulter_;
   const ClaimQueue* const claims_;

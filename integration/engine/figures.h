@@ -64,6 +64,10 @@ struct Figures {
 // The sum over devices. Peaks and budgets are added, too: each device has its own memory.
 allocator::ResidencyStats Total(const std::vector<DeviceFigures>& devices);
 
+// Seconds for which launching threads waited, whatever for.
+double StallSeconds(const allocator::ResidencyStats& stats);
+inline double SecondsOf(uint64_t nanos) { return static_cast<double>(nanos) / 1e9; }
+
 // One JSON object: totals at the top level, "devices" a list with the same keys. Bytes, counts, seconds.
 std::string MetricsJson(const Figures& figures);
 

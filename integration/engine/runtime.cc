@@ -104,6 +104,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   options.evict = evictions_.MayEvict();
   options.map_at_once = evictions_.ended();
   options.measure_link = true;
+  options.soft_evictions = settings_.reach == ReachHost::kOn;
   options.verify_always = settings_.trust == Trust::kStrict;
   ServedDevice served_device{device, memory.total_bytes, MakePredictor(device, context, options.evict),
                              nullptr};
@@ -154,7 +155,7 @@ absl::Status Runtime::StartSharedLocked(int device, CUcontext context) {
   hook_context_.several_devices = devices > 1;
   hook_context_.addresses = tiers_.addresses();
   hook_context_.switch_eviction_off = &Runtime::SwitchEvictionOff;
-  hook_context_.audit = settings_.audit;
+  hook_context_.gates_all = settings_.audit || settings_.reach == ReachHost::kOn;
   if (settings_.trust == Trust::kStrict) {
     trust_ = std::make_unique<BlockTrust>();
     hook_context_.strict = true;

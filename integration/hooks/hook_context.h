@@ -44,8 +44,9 @@ struct HookContext {
   bool strict = false;
   BlockTrust* trust = nullptr;  // null unless `strict`
 
-  // Audit mode: launches that name no block go to the device's residency, too. Constant after publication.
-  bool audit = false;
+  // Launches that name no block go to the device's residency, too: for an audit, or for a standstill. Constant after
+  // publication.
+  bool gates_all = false;
 
   // Called at most once, on the thread of a call that is not understood: evictions must stop for the process.
   // `reason`: words for the user. May be null.

@@ -31,8 +31,8 @@ CUresult PassNested(AccessSetBuilder* builder, int after, StreamRef stream, Real
 // A call that may reach any block: all blocks of each device from `device` on are made resident.
 CUresult PassReachingAll(HookContext* context, const AccessSet& set, int device, StreamRef stream,
                          uint64_t tag, RealCall real);
-// A launch that names no block of ours. In audit mode it is audited as any other; for a denied kernel all
-// blocks come back.
+// A launch that names no block of ours. Where all are to pass the gate it does; for a denied kernel all blocks
+// come back.
 CUresult PassNothingNamed(AccessSetBuilder* builder, StreamRef stream, RealCall real);
 // A launch of a kernel in the deny list, as its row says. Everything: its own blocks are pinned as far as the
 // budget allows, and every live block of the device is resident for it; CUDA_ERROR_OUT_OF_MEMORY when they do
@@ -296,7 +296,7 @@ CUresult PassNothingNamed(AccessSetBuilder* builder, StreamRef stream, RealCall 
 
 CUresult CallWithoutBlocks(HookState* state, uint64_t tag, StreamRef stream, RealCall real) {
   HookContext* const context = ContextOf(state);
-  if (context == nullptr || !context->audit) return CallWithRetry(state, kUnknownBytes, real);
+  if (context == nullptr || !context->gates_all) return CallWithRetry(state, kUnknownBytes, real);
   Residency* const residency = CurrentResidency(state, context);
   if (residency == nullptr) return CallWithRetry(state, kUnknownBytes, real);
   return CallWithRetry(state, kUnknownBytes, [&] { return residency->Run({}, stream, tag, real); });

@@ -36,8 +36,8 @@ inline CUresult PassPinning(AccessSetBuilder* builder, allocator::PinReason reas
 // may follow them. Refused as PassPinning is.
 CUresult PassIntoGraph(AccessSetBuilder* builder, GraphBlocks::Ranges* named, RealCall real);
 
-// Calls `real`, of which only the tag is known (it names no block), as CallWithRetry does. In audit mode
-// it is audited as any other launch.
+// Calls `real`, of which only the tag is known (it names no block), as CallWithRetry does. Where all launches
+// are to pass the gate, it does.
 CUresult CallWithoutBlocks(HookState* state, uint64_t tag, allocator::StreamRef stream, RealCall real);
 
 // Calls `real`, which may reach any block and names none that could be seen: all live blocks of every device

@@ -15,6 +15,7 @@ enum class LockRank : int {
   kRegistry = 20,       // hooks: functions, modules, external memory
   kGpuShare = 25,       // what of a device that jobs share is ours
   kResidency = 30,      // block states, queue of claims, chunks
+  kStandstill = 35,    // whether launches wait for one, and how many are being made
   kStreams = 40,        // streams and their events
   kTier = 50,           // host pool, slots of the disk tier
   kSpillStore = 60,     // spill files and their slots

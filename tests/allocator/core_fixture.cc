@@ -147,6 +147,7 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
   options.evict = setup.evict;
   options.measure_link = setup.measure_link;
   options.link_apart_nanos = setup.link_apart_nanos;
+  options.soft_evictions = setup.soft;
   options.verify_always = setup.verify_always;
   options.free_reserve_bytes = setup.free_reserve_bytes;
   options.run_ahead_bytes = setup.run_ahead_bytes;

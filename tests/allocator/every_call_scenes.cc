@@ -127,6 +127,18 @@ const Scene kScenes[] = {
        stage.ExpectVerified();
      },
      [](CoreSetup& setup) { setup.verify_always = true; }},
+    {"mapped where it lies", kRoomy, true,
+     [](Stage& stage) {
+       stage.AwaitHash();
+       stage.Add();
+     },
+     [](Stage& stage) {
+       stage.Evict(0);
+       stage.Check(0);
+       stage.Evict(0);
+       stage.FreeLast();
+     },
+     [](CoreSetup& setup) { setup.reach = setup.soft = true; }},
     {"exit", kRoomy, true,
      [](Stage& stage) {
        stage.AwaitHash();

@@ -1,7 +1,7 @@
 """Launches a kernel that finds the address of a tensor in device memory, where no parameter shows it.
 
 The tensor was idle for long and the budget is small, so it has been evicted: the kernel's access is a miss. Run under
-simcuda with Spillway by planted.py.
+simcuda with Spillway by planted.py. With --write the kernel writes a word there, too.
 """
 
 import ctypes
@@ -41,6 +41,8 @@ def pointer_reader(_, parameters):
     table = read_word(parameters[0])  # the parameter: the address of a table in device memory
     escaped = read_word(table)  # which holds the address of the tensor
     read_word(escaped)  # the access that no parameter shows
+    if "--write" in sys.argv:
+        ctypes.c_float.from_address(escaped).value = 7.0
 
 
 def register(driver):
@@ -79,6 +81,7 @@ def main():
         raise SystemExit("the launch was refused")
     torch.cuda.synchronize()
     print("the kernel has ended", flush=True)
+    print("the idle tensor sums to", idle.sum().item(), flush=True)
     return 0
 
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "io/os/check.h"
-#include "policy/planner/plan.h"
 #include "tests/simulation/contents.h"
+#include "tests/simulation/random_plan.h"
 #include "tests/simulation/scheduler.h"
 #include "tests/simulation/thread_pauses.h"
 
@@ -20,6 +20,7 @@ struct Held {
   CUdeviceptr address = 0;
   uint64_t bytes = 0;
   uint64_t version = 0;  // 0: not written yet
+  uint64_t earlier = 0;  // the version before
   CUstream owner = nullptr;
   CUstream writer = nullptr;      // that wrote it last
   std::vector<CUstream> readers;  // since then; they do not wait for each other
@@ -50,6 +51,9 @@ class Thread {
     for (int i = 0; i < shared_.settings.streams; ++i) streams_.push_back(world_.gpu().NewStream());
     const CUresult made = world_.gpu().driver()->cuEventCreate(&event_, 0);
     SPILLWAY_CHECK(made == CUDA_SUCCESS || world_.gpu().error() != CUDA_SUCCESS);
+    // What leaves before there is a hash leaves as anywhere else.
+    while (shared_.settings.hides && !world_.residency().evictor()->hashes())
+      scheduler().SleepUntil(scheduler().now() + 1000);
     while (shared_.left > 0) {
       --shared_.left;
       ++shared_.counts.operations;
@@ -121,7 +125,7 @@ class Thread {
     const auto address = world_.residency().Allocate(bytes, {stream, false}, region);
     if (address.ok()) {
       shared_.pauses.OnAllocate(*address, region, since);
-      blocks_.push_back({*address, bytes, 0, stream, stream, {}, {}});
+      blocks_.push_back({*address, bytes, 0, 0, stream, stream, {}, {}});
       return;
     }
     ++shared_.counts.refused_allocations;
@@ -194,27 +198,34 @@ class Thread {
   void Launch(uint32_t count, bool pinned) {
     const CUstream stream = AnyStream();
     const std::vector<size_t> chosen = Choose(count);
+    // The kernel has the first one's address from elsewhere: the launch does not name it.
+    const bool hides = shared_.settings.hides && Pick(3) == 0 && blocks_[chosen[0]].version != 0;
+    bool reached = false;
     std::vector<Use> uses;
     std::vector<CUdeviceptr> addresses;
     allocator::AccessSet set;
     for (size_t at : chosen) {
       Held& block = blocks_[at];
       if (shared_.pauses.Dropped(block.address, &block.drops)) block.version = 0;
-      const uint64_t after = block.version == 0 || Pick(2) == 0 ? ++shared_.last_version : block.version;
+      uint64_t after = block.version == 0 || Pick(2) == 0 ? ++shared_.last_version : block.version;
+      if (shared_.settings.hides && !hides && block.earlier != 0 && Pick(6) == 0)
+        after = block.earlier;  // the same bytes again
       MakeWait(stream, block.writer);
       if (after != block.version) {
         for (CUstream reader : block.readers) MakeWait(stream, reader);
       }
       if (Pick(4) == 0) Record(&block, stream);
       uses.push_back({block.address, block.bytes, block.version, after});
-      world_.addresses().Collect(block.address, &set);
+      if (!hides || at != chosen[0]) world_.addresses().Collect(block.address, &set);
       addresses.push_back(block.address);
     }
     pauses_.BeforeLaunch(addresses);
     const auto launch = [&]() -> CUresult {
       world_.gpu().Pause();
       std::vector<Use> now = uses;
-      for (size_t i = 0; i < now.size(); ++i) {
+      reached = hides && world_.IsReachable(addresses[0]);
+      if (hides && !reached) now.erase(now.begin());
+      for (size_t i = 0; !hides && i < now.size(); ++i) {
         if (KnownAtLaunch(blocks_[chosen[i]])) continue;
         if (now[i].after == now[i].before) now[i].after = 0;  // others that only read do not wait for it
         now[i].before = 0;
@@ -228,9 +239,12 @@ class Thread {
                                    : residency.Run(set, {stream, false}, 1, launch);
     if (!Passed(result)) return;
     for (size_t i = 0; i < chosen.size(); ++i) {
+      if (i == 0 && hides && !reached) continue;
+      if (i == 0 && hides) ++shared_.counts.hidden_uses;
       Held& block = blocks_[chosen[i]];
       if (uses[i].after != block.version) {
         block.writer = stream;
+        block.earlier = block.version;
         block.readers.clear();
       } else if (!Contains(block.readers, stream)) {
         block.readers.push_back(stream);
@@ -316,27 +330,11 @@ class Thread {
     world_.residency().thread()->Wake();
   }
 
-  // Of one launch, over and over: what it drops leaves, what it fetches comes back, at any time.
   void ChangePlan() {
     if (Pick(3) == 0) return world_.residency().SetPlan(nullptr);
-    auto plan = std::make_shared<policy::MigrationPlan>();
-    plan->start = world_.residency().log()->count();
-    plan->iteration_launches = 1;
-    const uint32_t steps = 1 + Pick(8);
-    plan->hints = Pick(4) == 0;
-    for (uint32_t i = 0; i < steps; ++i) {
-      policy::PlanOp op;
-      const uint32_t kind = Pick(6);
-      op.kind = kind == 0   ? policy::PlanOpKind::kDrop
-                : kind == 1 ? policy::PlanOpKind::kCopyOut
-                            : policy::PlanOpKind::kFetch;
-      op.tier = Pick(2) == 0 ? policy::PlanTier::kHost : policy::PlanTier::kDisk;
-      op.block = world_.addresses().Find(blocks_[Pick(blocks_.size())].address).raw();
-      plan->uses.push_back({op.block, 1});
-      plan->ops.push_back(op);
-    }
-    plan->launches.push_back({0, 0, static_cast<uint32_t>(plan->uses.size())});
-    world_.residency().SetPlan(std::move(plan));
+    std::vector<uint32_t> blocks;
+    for (const Held& block : blocks_) blocks.push_back(world_.addresses().Find(block.address).raw());
+    world_.residency().SetPlan(RandomPlan(blocks, world_.residency().log()->count(), shared_.random));
   }
 
   void HandOver() {
@@ -389,6 +387,7 @@ JobCounts RunJob(World* world, const JobSettings& settings, Random* random) {
   shared.counts.clean_drops = stats.clean_drops;
   shared.counts.early_copies = stats.early_copies;
   shared.counts.reached_launches = stats.reached_launches;
+  shared.counts.soft_evictions = stats.soft_evictions;
   shared.counts.disk_bytes = stats.disk_spilled_bytes;
   shared.counts.pauses = shared.pauses.pauses();
   return shared.counts;

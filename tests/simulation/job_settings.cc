@@ -21,12 +21,14 @@ JobSettings JobSettings::Draw(Random* random, const WorldSettings& world, int op
   settings.poison = random->OneIn(16);
   settings.wait_limit = world.wait_limit_nanos > 0;
   settings.caps = random->OneIn(4);
-  settings.pause_one_in = random->OneIn(3) ? 15 + random->Below(60) : 0;
-  settings.outside_pauses = random->OneIn(4);
-  settings.idle = world.shared && random->OneIn(2);
+  const bool pauses = !world.soft || random->OneIn(3);
+  settings.pause_one_in = pauses && random->OneIn(3) ? 15 + random->Below(60) : 0;
+  settings.outside_pauses = pauses && random->OneIn(4);
+  settings.idle = pauses && world.shared && random->OneIn(2);
   settings.signals = settings.outside_pauses && random->OneIn(3);
   settings.most_set = std::max<uint64_t>(settings.most_block, world.target_chunks / 4);
   settings.large_sets = world.reach && random->OneIn(2);
+  settings.hides = world.soft && !settings.Pauses();
   if (settings.large_sets) {
     settings.most_block =
         1 + random->Below(static_cast<uint32_t>(world.target_chunks + world.host_buffers / 4));
@@ -45,7 +47,7 @@ std::string JobSettings::Describe() const {
          (caps ? ", limits itself" : "") +
          (pause_one_in != 0 ? ", pauses " + std::to_string(pause_one_in) : "") +
          (outside_pauses ? ", paused from outside" : "") + (idle ? ", idle" : "") +
-         (signals ? ", signals" : "") + (poison ? ", device error" : "");
+         (signals ? ", signals" : "") + (hides ? ", hides uses" : "") + (poison ? ", device error" : "");
 }
 
 void JobCounts::Add(const JobCounts& other) {
@@ -61,6 +63,8 @@ void JobCounts::Add(const JobCounts& other) {
   disk_bytes += other.disk_bytes;
   pauses += other.pauses;
   reached_launches += other.reached_launches;
+  soft_evictions += other.soft_evictions;
+  hidden_uses += other.hidden_uses;
 }
 
 }  // namespace spillway::simulation

@@ -24,6 +24,7 @@ struct JobSettings {
   uint32_t plan_one_in = 0;          // operations that change the plan
   // Faults, until half of the operations are done. Those of a drive are waited for; with others launches and
   // allocations may be refused.
+  bool hides = false;           // kernels use blocks that their launches do not name
   bool large_sets = false;      // blocks and launches that the GPU cannot take alone
   bool disk_faults = false;
   bool chunk_faults = false;
@@ -45,7 +46,7 @@ struct JobSettings {
 struct JobCounts {
   uint64_t operations = 0, launches = 0, refused_launches = 0, refused_allocations = 0;
   uint64_t evictions = 0, cancelled = 0, faults = 0, clean_drops = 0, early_copies = 0, disk_bytes = 0;
-  uint64_t pauses = 0, reached_launches = 0;
+  uint64_t pauses = 0, reached_launches = 0, soft_evictions = 0, hidden_uses = 0;
   void Add(const JobCounts& other);
 };
 

@@ -260,7 +260,7 @@ int Main(int argc, char** argv) {
       "switch "
       "points, "
       "%llu evictions, %llu cancelled, %llu faults, %llu clean drops, %llu early copies, %llu bytes to disk, "
-      "%llu pauses, %llu launches that reached host memory, %.1f s\n",
+      "%llu pauses, %llu launches that reached host memory, %llu soft evictions, %llu hidden uses, %.1f s\n",
       static_cast<unsigned long long>(arguments.first), static_cast<unsigned long long>(seed - 1),
       static_cast<unsigned long long>(sum.operations), static_cast<unsigned long long>(sum.launches),
       static_cast<unsigned long long>(sum.refused_launches),
@@ -269,6 +269,7 @@ int Main(int argc, char** argv) {
       static_cast<unsigned long long>(sum.faults), static_cast<unsigned long long>(sum.clean_drops),
       static_cast<unsigned long long>(sum.early_copies), static_cast<unsigned long long>(sum.disk_bytes),
       static_cast<unsigned long long>(sum.pauses), static_cast<unsigned long long>(sum.reached_launches),
+      static_cast<unsigned long long>(sum.soft_evictions), static_cast<unsigned long long>(sum.hidden_uses),
       seconds_since());
   return 0;
 }

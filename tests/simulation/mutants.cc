@@ -15,20 +15,22 @@ struct Row {
 #define ROW(name) \
   { #name, Mutant::name }
 constexpr Row kRows[] = {
-    ROW(kSkipSectionWait),   ROW(kPublishBeforeEvent), ROW(kReuseDrainingBlock), ROW(kNoHeadroom),
-    ROW(kTrustOldCopy),      ROW(kCopyWithoutLock),    ROW(kKeepAnyCopy),        ROW(kKeepOfLastLife),
-    ROW(kReuseRecordEarly),  ROW(kPublishWithoutLook), ROW(kNoBarrier),          ROW(kNoFence),
-    ROW(kRecordAfterLeave),  ROW(kPinnedUnrecorded),   ROW(kDecommitGateOpen),   ROW(kManyUsesForgotten),
-    ROW(kForgetUsesAtClose), ROW(kDecommitUsed),       ROW(kSkipUses),           ROW(kCommitBeforeCopy),
-    ROW(kCommitWithoutLook), ROW(kCancelLate),         ROW(kForgetRecordedUse),  ROW(kStagingNotAwaited),
-    ROW(kNoWaitForArrival),  ROW(kFirstArrivalOnly),   ROW(kReadNotAwaited),     ROW(kStagingGivenEarly),
-    ROW(kReuseRecorded),     ROW(kRecordedOnce),       ROW(kFreeKeepsCopy),      ROW(kCoverAfterRecord),
-    ROW(kReuseWaitedEvent),  ROW(kKeepTicket),         ROW(kNextNotWoken),       ROW(kChunksNotSignalled),
-    ROW(kErrorUnseen),       ROW(kReachedStaysHome),   ROW(kReachedGivenAtEnd),  ROW(kReachedIsForgotten),
-    ROW(kPausedGateOpen),    ROW(kResumeOpensGate),    ROW(kFreeStaysPaused),    ROW(kNewBlocksUnpaused),
-    ROW(kOutsideStays),      ROW(kClaimLooksOnce),     ROW(kPauseForgetsPins),   ROW(kPauseSkipsSections),
-    ROW(kPauseUnpromised),   ROW(kDroppedKeepsCopy),   ROW(kSpilledNotDropped),  ROW(kReturnsPaused),
-    ROW(kPauseUnheard),      ROW(kResumeUnheard),      ROW(kIdlenessDrops),      ROW(kLimitUnpromised),
+    ROW(kSkipSectionWait),     ROW(kPublishBeforeEvent), ROW(kReuseDrainingBlock), ROW(kNoHeadroom),
+    ROW(kTrustOldCopy),        ROW(kCopyWithoutLock),    ROW(kKeepAnyCopy),        ROW(kKeepOfLastLife),
+    ROW(kReuseRecordEarly),    ROW(kPublishWithoutLook), ROW(kNoBarrier),          ROW(kNoFence),
+    ROW(kRecordAfterLeave),    ROW(kPinnedUnrecorded),   ROW(kDecommitGateOpen),   ROW(kManyUsesForgotten),
+    ROW(kForgetUsesAtClose),   ROW(kDecommitUsed),       ROW(kSkipUses),           ROW(kCommitBeforeCopy),
+    ROW(kCommitWithoutLook),   ROW(kCancelLate),         ROW(kForgetRecordedUse),  ROW(kStagingNotAwaited),
+    ROW(kNoWaitForArrival),    ROW(kFirstArrivalOnly),   ROW(kReadNotAwaited),     ROW(kStagingGivenEarly),
+    ROW(kReuseRecorded),       ROW(kRecordedOnce),       ROW(kFreeKeepsCopy),      ROW(kCoverAfterRecord),
+    ROW(kReuseWaitedEvent),    ROW(kKeepTicket),         ROW(kNextNotWoken),       ROW(kChunksNotSignalled),
+    ROW(kErrorUnseen),         ROW(kReachedStaysHome),   ROW(kReachedGivenAtEnd),  ROW(kReachedIsForgotten),
+    ROW(kStandstillUndrained), ROW(kExchangedRunning),   ROW(kCopiedUnhashed),     ROW(kStandstillEndsEarly),
+    ROW(kSoftFreedMapped),     ROW(kSoftDemoted),        ROW(kSoftTrusted),        ROW(kPausedGateOpen),
+    ROW(kResumeOpensGate),     ROW(kFreeStaysPaused),    ROW(kNewBlocksUnpaused),  ROW(kOutsideStays),
+    ROW(kClaimLooksOnce),      ROW(kPauseForgetsPins),   ROW(kPauseSkipsSections), ROW(kPauseUnpromised),
+    ROW(kDroppedKeepsCopy),    ROW(kSpilledNotDropped),  ROW(kReturnsPaused),      ROW(kPauseUnheard),
+    ROW(kResumeUnheard),       ROW(kIdlenessDrops),      ROW(kLimitUnpromised),
 };
 #undef ROW
 

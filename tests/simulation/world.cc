@@ -73,6 +73,7 @@ WorldSettings WorldSettings::Draw(Random* random) {
   settings.shared = random->OneIn(4);
   if (settings.shared) settings.lendable_chunks = 0;
   settings.reach = settings.host_buffers > 0 && random->OneIn(3);
+  settings.soft = settings.reach && settings.hash && random->OneIn(2);
   return settings;
 }
 
@@ -85,7 +86,7 @@ std::string WorldSettings::Describe() const {
          ", preempted at points " + std::to_string(preempt_at_points_one_in) + ", keeps " +
          std::to_string(kept_addresses) + " addresses, handles of at most " + std::to_string(largest_handle) +
          " chunks, waits to " + std::to_string(wait_limit_nanos) + " ns" + (shared ? ", shared" : "") +
-         (reach ? ", reaches host memory" : "");
+         (reach ? ", reaches host memory" : "") + (soft ? ", soft" : "");
 }
 
 World::World(const WorldSettings& settings, Random* random)
@@ -121,6 +122,7 @@ World::World(const WorldSettings& settings, Random* random)
   options.free_reserve_bytes = settings.reserve_chunks * chunk_bytes();
   options.kept_addresses = settings.kept_addresses;
   options.largest_handle = settings.largest_handle;
+  options.soft_evictions = settings.soft;
   options.run_ahead_bytes = settings.run_ahead_chunks * chunk_bytes();
   allocator::ResidencyParts parts;
   parts.driver = gpu_->driver();
@@ -163,6 +165,16 @@ void World::MakeDisk(Random* random) {
   auto made = io::SpillStore::Create(store);
   SPILLWAY_CHECK(made.ok());
   disk_ = *std::move(made);
+}
+
+bool World::IsReachable(CUdeviceptr address) {
+  scheduler().HoldSwitches();
+  const allocator::Block& block = core()->table.at(addresses().Find(address));
+  const allocator::BlockState state = block.state;
+  const bool on_gpu = state == allocator::BlockState::kResident || state == allocator::BlockState::kEvicting;
+  const bool reachable = on_gpu || block.memory.soft;
+  scheduler().AllowSwitches();
+  return reachable;
 }
 
 World::~World() {

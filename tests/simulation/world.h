@@ -37,6 +37,7 @@ struct WorldSettings {
   uint64_t kept_addresses = 4096;
   uint32_t largest_handle = 64;
   bool reach = false;            // kernels reach the host tier
+  bool soft = false;             // and what was moved there (SPILLWAY_REACH=on)
   bool shared = false;           // jobs share the device (SPILLWAY_SHARE=gpu)
   int64_t wait_limit_nanos = 0;  // SPILLWAY_WAIT_LIMIT; 0: none
 
@@ -63,6 +64,9 @@ class World {
   const WorldSettings& settings() const { return settings_; }
   // Blocks, chunks and capacity, for a failure's report. To be called without a lock.
   std::string Describe();
+  // In a launch's own call, while soft evictions are on: whether a kernel that does not name the block may use it. Not what
+  // is on the disk, or arrives from there.
+  bool IsReachable(CUdeviceptr address);
   // A chunk is as large as a slot, as it is in the product.
   static constexpr uint64_t chunk_bytes() { return io::kSlotBytes; }
 

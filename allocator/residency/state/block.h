@@ -107,6 +107,10 @@ struct alignas(64) Block {
     bool unmapped = false;              // by the audit: the block keeps its chunks and bytes
     uint32_t peers = 0;                 // other devices, one bit each, that may touch what is mapped now
     std::vector<PinnedBuffer> reached;  // mapped behind `handles`: the last extents, in host memory (Reach)
+    // Its homes, all of them in host memory, are mapped (SoftBlocks): of a block that is kSpilled, or kFaulting whose
+    // fetch has not mapped its chunks yet.
+    bool soft = false;
+    bool soft_ends = false;  // that is to end
   };
   // CleanCopies, and the transfers that fill and empty them.
   struct CopiesSide {

@@ -267,6 +267,9 @@ void BlockTable::CheckInvariantsLocked(const TableLock& lock) const {
     SPILLWAY_CHECK((victims.unused.Contains(i) || victims.idle.Contains(i)) ==
                    (resident && block.pin_reasons == 0));
     reached += block.memory.reached.size();
+    const bool in_host = std::ranges::all_of(block.copies.homes, &ExtentHome::in_host);
+    const bool away = block.state == BlockState::kSpilled || block.state == BlockState::kFaulting;
+    SPILLWAY_CHECK(!block.memory.soft || (away && in_host));
     const bool whole = ChunksOf(block.memory.handles) == block.device_chunks();
     SPILLWAY_CHECK(block.copies.copy_homes.empty() || (block.state == BlockState::kResident && block.live()));
     switch (block.state) {

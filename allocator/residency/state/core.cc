@@ -24,7 +24,10 @@ Core::Core(const ResidencyOptions& residency_options, const ResidencyParts& resi
       }),
       clock(residency_parts.driver, residency_parts.context, &error),
       evict(residency_options.evict),
-      map_at_once(residency_options.map_at_once) {
+      map_at_once(residency_options.map_at_once),
+      standstill(residency_options.soft_evictions && residency_parts.host != nullptr &&
+                     residency_parts.host->reachable(),
+                 &clock, &stopped, waits) {
   ScaleToCap(options.cap_bytes);
 }
 
@@ -106,6 +109,8 @@ void AddCounters(const Counters& counters, ResidencyStats* stats) {
   stats->unseen_writes = counters.unseen_writes;
   stats->handles_remade = counters.handles_remade;
   stats->reached_launches = counters.reached_launches;
+  stats->soft_evictions = counters.soft_evictions;
+  stats->soft_writes = counters.soft_writes;
   stats->reached_bytes = counters.reached_bytes;
   stats->stall_chunk_nanos = counters.stall_chunk_nanos;
   stats->stall_disk_nanos = counters.stall_disk_nanos;

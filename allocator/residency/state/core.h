@@ -16,6 +16,7 @@
 #include "allocator/residency/state/block_table.h"
 #include "allocator/residency/state/read_side_sections.h"
 #include "allocator/residency/state/residency_options.h"
+#include "allocator/residency/state/standstill.h"
 #include "allocator/residency/state/stream_clock.h"
 #include "allocator/tier/transfer_meters.h"
 #include "io/os/atomic.h"
@@ -39,6 +40,7 @@ struct Counters {
   std::atomic<uint64_t> link_measurements{0}, link_measurements_dropped{0}, link_measuring_nanos{0};
   std::atomic<uint64_t> handles_remade{0};  // released to be created in other sizes
   std::atomic<uint64_t> reached_launches{0}, reached_bytes{0};
+  std::atomic<uint64_t> soft_evictions{0}, soft_writes{0};
 };
 
 // Fills in what Counters has.
@@ -74,6 +76,7 @@ struct Core {
   os::Atomic<bool> closed{false};  // after Shutdown or in a forked child: everything passes through
   // Closed, or the device has an error: nothing moves any more, no wait goes on, launches go to the driver.
   os::Atomic<bool> stopped{false};
+  Standstill standstill;
 
   // Makes free_reserve_bytes and run_ahead_bytes the same parts of what that limit leaves of the budget. Any
   // thread.

@@ -57,6 +57,8 @@ struct ResidencyOptions {
   uint64_t run_ahead_bytes = 0;  // bytes used by uncompleted launches once spilling began; 0 = a quarter
   bool measure_link = false;     // the link is measured when something leaves the GPU for the first time
   int64_t link_apart_nanos = 10'000'000'000;  // between two measurements of the link, at least
+  // Blocks that leave for host memory which kernels can reach stay mapped there (SoftBlocks).
+  bool soft_evictions = false;
   bool verify_always = false;  // each eviction, not the first ones of an address and now and then one
   uint32_t largest_handle = ChunkPool::kLargestHandle;  // in chunks, created at once; a power of two
   size_t kept_addresses = 4096;  // of freed blocks; four more for each live block. At least 1
@@ -294,6 +296,9 @@ struct ResidencyStats : MachineFigures {
   uint64_t reached_launches = 0;
   uint64_t reached_bytes = 0;
   uint64_t reached_now_bytes = 0;  // of live blocks, in host memory while launches use them
+  uint64_t soft_now_bytes = 0;     // of live blocks, spilled and mapped there
+  uint64_t soft_evictions = 0;     // that left their blocks so
+  uint64_t soft_writes = 0;        // blocks that were written there, as their hash has shown
   uint64_t stall_chunk_nanos = 0;  // launching threads waited for chunks
   uint64_t stall_disk_nanos = 0;   // for reads and their staging
   uint64_t throttled_nanos = 0;    // by the bound on uncompleted launches, mostly behind a GPU that had work

@@ -37,8 +37,8 @@ void CopyOut::Begin(EvictJob* job) {
   {
     const TableLock lock(core_->table);
     CopyBackoff& backoff = job->block->copies.backoff;
-    job->keeps = backoff.WantsHash() || job->KeepsChangedLocked(lock);
-    verified = backoff.wants_verification() || verified;
+    job->keeps = backoff.WantsHash() || job->KeepsChangedLocked(lock) || job->exact;
+    verified = backoff.wants_verification() || verified || job->exact;
   }
   if (job->keeps || verified) BeginHash(job);  // beside the copy: both only read
 }
@@ -90,7 +90,7 @@ bool CopyOut::Compare(EvictJob* job) {
     }
   }
   if (same) {
-    job->clean = true;
+    job->clean = job->verified = true;
     job->phase = EvictJob::Phase::kCommit;
     return true;
   }
@@ -113,6 +113,11 @@ void CopyOut::ForgetCopy(EvictJob* job) {
 
 bool CopyOut::Copy(EvictJob* job) {
   bool moved = false;
+  const bool first = job->exact && !job->host_enqueued && !SPILLWAY_MUTANT(kCopiedUnhashed);
+  if (first && job->hashed != nullptr) {
+    job->content_known = HashEnded(job, &job->content);
+    if (!job->content_known) return false;
+  }
   if (!job->host_enqueued) {
     CopyToHost(job);
     moved = true;
@@ -142,9 +147,10 @@ void CopyOut::EndCopy(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.copied");
   const TableLock lock(core_->table);
   if (job->cancelled && !SPILLWAY_MUTANT(kCopyWithoutLock)) return;  // Abandon finds it at the next poll
-  const bool verified = job->content_known && !job->stays;           // what stays is compared when it leaves
+  const bool verified =
+      job->content_known && (!job->stays || job->exact);  // what stays is compared when it leaves
   job->content_known = job->content_known && job->keeps;
-  job->has_copy = job->content_known;
+  job->has_copy = job->content_known && !job->exact;
   job->phase = verified ? EvictJob::Phase::kVerify : EvictJob::Phase::kCommit;
 }
 
@@ -167,6 +173,8 @@ bool CopyOut::Verify(EvictJob* job) {
   }
   const TableLock lock(core_->table);
   job->block->copies.backoff.NoteVerified();
+  job->verified = true;
+  job->has_copy = job->content_known;
   job->phase = EvictJob::Phase::kCommit;
   return true;
 }
@@ -181,6 +189,10 @@ void CopyOut::KeepOnGpu(EvictJob* job) {
                             block->address, core_->options.device);
     job->has_copy = job->content_known = false;
     core_->table.CancelEvictionLocked(lock, block);
+    if (job->exact) {  // it may leave the next time, and nothing is lost
+      ++core_->counters.unseen_writes;
+      return;
+    }
     block->copies.written_unseen = true;
     core_->table.AddPinLocked(lock, block, PinReason::kUnseenWrite, 0);
   }
@@ -317,84 +329,6 @@ void CopyOut::CountSpilled(const EvictJob& job) {
 void CopyOut::ReleaseHomes(EvictJob* job) {
   const TableLock lock(core_->table);
   clean_->Release(lock, &job->homes);
-}
-
-// ---- Capacity for the bytes.
-
-// False without a failure: not now. Other threads are making capacity; asked again at the next poll.
-bool CopyOut::ReserveHomes(EvictJob* job) {
-  SPILLWAY_DELAY_POINT("evictor.before_reserve");
-  const size_t extents = job->block->device_chunks();  // what is reached lies in host memory already
-  absl::Status slots;
-  if (job->tier == policy::PlanTier::kDisk && core_->parts.disk != nullptr) {
-    slots = TakeSlots(extents, job);
-    if (slots.ok()) return true;
-  }
-  bool soon = absl::IsUnavailable(slots);
-  TakeHostBuffers(extents, job);
-  const size_t rest = extents - job->homes.size();
-  if (rest == 0) return true;
-  // What the host tier is about to get is not worth a disk's transfer.
-  if (core_->parts.host != nullptr && core_->parts.host->storage_growing()) {
-    soon = true;
-  } else {
-    slots = TakeSlots(rest, job);
-    if (slots.ok()) return true;
-    soon = soon || absl::IsUnavailable(slots);
-  }
-  if (soon) {
-    ReleaseHomes(job);  // another eviction may do with them
-    return false;
-  }
-  // Copies that other devices keep may be in the way; tried again soon.
-  copies_asked_ = capacity_->AskForCopies();
-  job->failure =
-      absl::ResourceExhaustedError("nothing more can be moved off the GPU: " + std::string(slots.message()));
-  return false;
-}
-
-void CopyOut::TakeHostBuffers(size_t count, EvictJob* job) {
-  HostPool* const host = core_->parts.host;
-  if (host == nullptr) return;
-  std::vector<PinnedBuffer> buffers;
-  if (host->Take(HostUse::kStorage, count, &buffers) < count && !host->storage_growing()) {
-    bool more;
-    {
-      const TableLock lock(core_->table);
-      more = clean_->host_buffers(lock) > 0;
-      clean_->ReclaimHost(lock, count - buffers.size());
-    }
-    if (more) host->Take(HostUse::kStorage, count - buffers.size(), &buffers);
-  }
-  for (const PinnedBuffer& buffer : buffers) job->homes.push_back({buffer, {}, false});
-}
-
-absl::Status CopyOut::TakeSlots(size_t count, EvictJob* job) {
-  io::SpillStore* const disk = core_->parts.disk;
-  if (disk == nullptr) return absl::ResourceExhaustedError("the host tier is full and there is no disk tier");
-  absl::StatusOr<std::vector<io::SlotId>> slots = disk->TakeSlots(count);
-  if (!slots.ok() && !absl::IsUnavailable(slots.status())) {
-    bool more;
-    {
-      const TableLock lock(core_->table);
-      more = clean_->disk_slots(lock) > 0;
-      clean_->ReclaimDisk(lock, count);
-    }
-    if (more) slots = disk->TakeSlots(count);
-  }
-  if (!slots.ok()) return slots.status();
-  for (const io::SlotId& slot : *slots) job->homes.push_back({{}, slot, true});
-  return absl::OkStatus();
-}
-
-// Another device found no capacity: this one's clean copies are given up.
-bool CopyOut::GiveUpAskedCopies() {
-  const uint64_t asked = capacity_->copies_asked();
-  if (asked == copies_asked_) return false;
-  copies_asked_ = asked;
-  const TableLock lock(core_->table);
-  clean_->ReclaimAll(lock);
-  return true;
 }
 
 }  // namespace spillway::allocator

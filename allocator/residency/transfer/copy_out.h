@@ -7,6 +7,7 @@
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_COPY_OUT_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_COPY_OUT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -40,6 +41,11 @@ struct EvictJob : EvictionState {
   int64_t began = 0;                // nanoseconds of the steady clock
   std::vector<TimelineValue> uses;  // what must complete before the bytes are final
   bool stays = false;               // copied out only: the block is resident again afterwards
+  // Soft evictions are on: kernels that name nothing may write the block. It is hashed before the copy and, in a standstill,
+  // after it, and leaves in that.
+  bool exact = false;
+  bool still = false;  // has joined the standstill
+  bool soft = false;   // the address maps what is at `homes`
 
   // ---- CopyOut's.
   std::vector<ExtentHome> homes;  // reserved for the bytes; empty for a decommit
@@ -55,6 +61,7 @@ struct EvictJob : EvictionState {
   // have ended and no launch has taken the block (EndCopy).
   bool has_copy = false;
   bool keeps = false;          // the copy that this job makes is to be kept, with the hash of its bytes
+  bool verified = false;       // the bytes at `homes` were seen to be the block's, after the copy
   bool clean = false;          // the copy from before is the block's content: nothing to write
   bool content_known = false;  // of the bytes that are, or will be, at `homes`
   ContentHash content;
@@ -62,6 +69,7 @@ struct EvictJob : EvictionState {
   CUevent hashed = nullptr;
   absl::Status failure;  // first copy or write that failed: ends like a cancel
 
+  bool AllInHost() const { return std::ranges::all_of(homes, &ExtentHome::in_host); }
   // What changes from one eviction to the next is kept only for a plan, and for a pause: it is long, and what
   // has not changed by the next one is not to be copied again.
   bool KeepsChangedLocked(const TableLock&) const { return stays || block->paused(); }

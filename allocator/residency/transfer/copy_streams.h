@@ -35,6 +35,8 @@ class CopyStreams {
   // Records an event of the caller's in that direction.
   absl::Status RecordOut(CUevent event) { return Record(event, out_); }
   absl::Status RecordIn(CUevent event) { return Record(event, in_); }
+  // For a hash of what was copied in.
+  CUstream in() const { return in_; }
   // What is enqueued in from now on waits for the event.
   absl::Status MakeInWait(CUevent event);
   // How many copies were enqueued so far, in both directions.

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "allocator/memory/test_points.h"
 #include "allocator/tier/shared_capacity.h"
 #include "io/os/clock.h"
 #include "io/os/log.h"
@@ -22,7 +23,8 @@ constexpr size_t kFreePart = 16;
 
 }  // namespace
 
-Demoter::Demoter(Core* core, std::function<void()> wake) : core_(core), wake_(std::move(wake)) {}
+Demoter::Demoter(Core* core, SoftBlocks* soft, std::function<void()> wake)
+    : core_(core), soft_(soft), wake_(std::move(wake)) {}
 
 bool Demoter::Poll(const Request& request) {
   request_ = request;
@@ -84,6 +86,11 @@ void Demoter::StartLocked(const TableLock& lock) {
 // False when no more can be started now.
 bool Demoter::StartBlockLocked(const TableLock& lock, Block* block, uint64_t wanted) {
   const std::vector<ExtentHome>& homes = block->copies.homes;
+  if (block->memory.soft && !SPILLWAY_MUTANT(kSoftDemoted)) {  // its bytes may change where they lie
+    soft_->EndLocked(lock, block);
+    look_at_ = 0;
+    return true;
+  }
   for (size_t extent = 0; extent < homes.size(); ++extent) {
     if (homes[extent].on_disk || UnderWay(*block, extent)) continue;
     if (request_.keeps && request_.keeps(lock, *block, extent)) continue;

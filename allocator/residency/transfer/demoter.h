@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "allocator/residency/state/core.h"
+#include "allocator/residency/transfer/soft_blocks.h"
 #include "io/os/atomic.h"
 #include "io/os/sync.h"
 
@@ -23,7 +24,7 @@ namespace spillway::allocator {
 class Demoter {
  public:
   // `wake` makes the device's thread call Poll; called from I/O completion threads.
-  Demoter(Core* core, std::function<void()> wake);
+  Demoter(Core* core, SoftBlocks* soft, std::function<void()> wake);
 
   // Host buffers that a launch waits for, whatever has been there how long, and whether it needs an extent where it
   // is. Asked under the table's lock.
@@ -64,6 +65,7 @@ class Demoter {
   bool UnderWay(const Block& block, size_t extent) const;
 
   Core* const core_;
+  SoftBlocks* const soft_;
   const std::function<void()> wake_;
   std::vector<std::unique_ptr<Job>> jobs_;
   Request request_;          // of the last Poll

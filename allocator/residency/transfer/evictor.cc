@@ -27,6 +27,7 @@ Evictor::Evictor(Core* core, const Parts& parts, std::function<void()> wake)
       addresses_(parts.addresses),
       clean_(parts.clean),
       reach_(parts.reach),
+      soft_(parts.soft),
       copy_out_(core, parts.clean, parts.hash, parts.charges->capacity(), parts.copies, std::move(wake)) {}
 
 Evictor::~Evictor() = default;
@@ -125,16 +126,30 @@ bool Evictor::Advance(EvictJob* job) {
   if (may_move && job->phase == EvictJob::Phase::kWaitForUses && UsesCompleted(job)) {
     if (job->decommit) {
       job->phase = EvictJob::Phase::kCommit;
-    } else if (job->failure = RemapForCopy(core_, job->block); job->failure.ok()) {
-      copy_out_.Begin(job);  // until the job ends, no audited launch unmaps the block
+    } else {
+      job->exact = core_->standstill.on() && copy_out_.hashes();
+      if (job->has_copy && !AloneIfExact(job)) return false;
+      job->failure = RemapForCopy(core_, job->block);
+      if (job->failure.ok()) copy_out_.Begin(job);  // until the job ends, no audited launch unmaps the block
     }
   }
   bool moved = false;
-  if (job->phase == EvictJob::Phase::kCompare) moved = copy_out_.Compare(job);
+  if (job->phase == EvictJob::Phase::kCompare) {
+    moved = copy_out_.Compare(job);
+    const bool over = job->phase == EvictJob::Phase::kCopy || job->phase == EvictJob::Phase::kWaitForUses;
+    if (over) core_->standstill.Leave(&job->still);  // it has changed, and is copied while the others run
+  }
   if (job->phase == EvictJob::Phase::kCopy) moved = copy_out_.Copy(job);
-  if (job->phase == EvictJob::Phase::kVerify) moved |= copy_out_.Verify(job);
-  if (job->phase == EvictJob::Phase::kCommit) job->stays ? PublishCopy(job) : Commit(job);
+  if (job->phase == EvictJob::Phase::kVerify && AloneIfExact(job)) moved |= copy_out_.Verify(job);
+  if (job->phase == EvictJob::Phase::kCommit && (job->stays || AloneIfExact(job)))
+    job->stays ? PublishCopy(job) : Commit(job);
   return moved || job->phase != before;
+}
+
+// Whether no kernel runs, where that matters: a job finds out whether a block is what was copied, and exchanges what is
+// mapped.
+bool Evictor::AloneIfExact(EvictJob* job) {
+  return !job->exact || SPILLWAY_MUTANT(kExchangedRunning) || core_->standstill.Join(&job->still);
 }
 
 // Nothing is mapped or unmapped while an audited launch runs; from the time a job may, such launches wait for
@@ -192,13 +207,18 @@ void Evictor::Commit(EvictJob* job) {
     block->ForgetUses();
     if (job->decommit && block->state == BlockState::kResident)
       core_->table.MoveLocked(lock, block, BlockState::kEmpty);
+    job->soft = job->exact && job->verified && job->AllInHost() && !block->allocation.freed;
   }
   SPILLWAY_DELAY_POINT("evictor.committed");
   // No other thread changes `unmapped` while the block is being unmapped.
   const absl::Status status = block->memory.unmapped ? absl::OkStatus() : UnmapBlock(core_, *block);
   if (!status.ok()) return;  // the device's error from now on; the block stays as it is
-  const TableLock lock(core_->table);
-  FinishLocked(lock, job);
+  job->soft = job->soft && soft_->Map(*block, job->homes);
+  {
+    const TableLock lock(core_->table);
+    FinishLocked(lock, job);
+  }
+  core_->standstill.Leave(&job->still);
 }
 
 // ---- Phase 5: publish, and give the chunks back.
@@ -227,7 +247,7 @@ void Evictor::FinishLocked(const TableLock& lock, EvictJob* job) {
       core_->table.MoveLocked(lock, block, BlockState::kFree);
       addresses_->FinishFree(lock, block);
     }
-  } else if (block->allocation.freed) {
+  } else if (block->allocation.freed && !job->soft) {
     core_->table.MoveLocked(lock, block, BlockState::kFree);
     addresses_->FinishFree(lock, block);
     clean_->Release(lock, &job->homes);
@@ -237,7 +257,10 @@ void Evictor::FinishLocked(const TableLock& lock, EvictJob* job) {
     block->copies.content_known = job->content_known;
     block->eviction.spilled_at = os::Clock::System()->NowNanos();
     block->eviction.clean = job->clean;
+    block->memory.soft = job->soft;
+    core_->counters.soft_evictions += job->soft ? 1 : 0;
     core_->table.MoveLocked(lock, block, BlockState::kSpilled);
+    if (block->allocation.freed) soft_->EndLocked(lock, block);  // while it was being mapped
   }
   job->phase = EvictJob::Phase::kDone;
   if (!SPILLWAY_MUTANT(kChunksNotSignalled)) core_->table.changed.NotifyAll();
@@ -259,6 +282,7 @@ void Evictor::PublishCopy(EvictJob* job) {
     clean_->Release(lock, &job->homes);  // the hash came to nothing
   }
   if (job->host_copied != nullptr) core_->clock.GiveEvent(job->host_copied);
+  core_->standstill.Leave(&job->still);
   job->phase = EvictJob::Phase::kDone;
   core_->table.changed.NotifyAll();
 }
@@ -268,6 +292,7 @@ void Evictor::PublishCopy(EvictJob* job) {
 // without it.
 
 void Evictor::Abandon(EvictJob* job) {
+  core_->standstill.Leave(&job->still);
   if (!job->failure.ok()) {
     const TableLock lock(core_->table);
     if (!job->cancelled && job->block != nullptr) {

@@ -20,6 +20,7 @@
 #include "allocator/residency/state/free_addresses.h"
 #include "allocator/residency/state/reach.h"
 #include "allocator/residency/transfer/copy_out.h"
+#include "allocator/residency/transfer/soft_blocks.h"
 #include "policy/planner/plan.h"
 #include "policy/trace/units.h"
 
@@ -53,6 +54,7 @@ class Evictor {
     HashLoader* hash = nullptr;
     CopyStreams* copies = nullptr;
     Reach* reach = nullptr;
+    SoftBlocks* soft = nullptr;
   };
   // `wake` makes the device's thread call Poll; called from I/O completion threads.
   Evictor(Core* core, const Parts& parts, std::function<void()> wake);
@@ -73,6 +75,9 @@ class Evictor {
     lock.Covers(core_->table);
     suspended_ = on;
   }
+
+  // Whether copies can be checked. Any thread.
+  bool hashes() const { return copy_out_.hashes(); }
 
   // Moves every job on as far as it can go without waiting. True when something changed. Device's thread.
   bool Poll();
@@ -105,6 +110,7 @@ class Evictor {
   bool TakeStarted();
   bool Advance(EvictJob* job);
   bool MayMoveLocked(const TableLock& lock, EvictJob* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  bool AloneIfExact(EvictJob* job);
   void AfterGatesClosed();
   bool UsesCompleted(EvictJob* job);
   void Commit(EvictJob* job);
@@ -120,6 +126,7 @@ class Evictor {
   FreeAddresses* const addresses_;
   CleanCopies* const clean_;
   Reach* const reach_;
+  SoftBlocks* const soft_;
   CopyOut copy_out_;
 
   std::vector<std::unique_ptr<EvictJob>> started_ ABSL_GUARDED_BY(core_->table.mu);  // since the last Poll

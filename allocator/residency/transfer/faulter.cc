@@ -24,6 +24,8 @@ Faulter::Faulter(Core* core, const Parts& parts, std::function<void()> wake)
       clean_(parts.clean),
       copies_(parts.copies),
       reach_(parts.reach),
+      end_soft_(parts.end_soft),
+      hash_(parts.hash),
       wake_(std::move(wake)),
       copy_in_(core, parts.copies, wake_) {}
 
@@ -41,6 +43,7 @@ void Faulter::BeginLocked(const TableLock& lock, Block* block, std::vector<Chunk
   block->fetch.job =
       new FetchJob;  // owned by jobs_ once posted; every fetch is posted or undone by its starter
   block->fetch.job->block = block;
+  block->fetch.job->soft = block->memory.soft;
   block->fetch.job->demanded = !prefetch;
   block->fetch.job->began = os::Clock::System()->NowNanos();
   block->fetch.prefetched = prefetch;
@@ -51,29 +54,47 @@ void Faulter::BeginLocked(const TableLock& lock, Block* block, std::vector<Chunk
 
 absl::Status Faulter::Start(Block* block) {
   FetchJob* const job = block->fetch.job;
-  absl::Status status = MapBlock(core_, *block);
-  const bool mapped = status.ok();
-  if (status.ok()) status = copy_in_.EnqueueHostExtents(job);
+  bool mapped = false;
+  // Where a mapping is to be exchanged, the device's thread does it.
+  absl::Status status = job->soft ? absl::OkStatus() : BringIn(job, &mapped);
+  const TableLock lock(core_->table);
+  if (status.ok()) {
+    posted_.push_back(job);
+    wake_();
+  } else if (!mapped) {
+    GiveUpLocked(lock, job);
+    delete job;
+  }
+  return status;
+}
+
+// Maps the block and enqueues what can be enqueued at once. After a failure with `mapped` the device has an error.
+absl::Status Faulter::BringIn(FetchJob* job, bool* mapped) {
+  SPILLWAY_RETURN_IF_ERROR(MapBlock(core_, *job->block));
+  *mapped = true;
+  absl::Status status = copy_in_.EnqueueHostExtents(job);
+  if (status.ok() && job->still) EnqueueHash(job);
   if (status.ok() && job->disk_extents_left == 0) {
     job->from_host = true;
     core_->link.Begin(LinkDirection::kIn, os::Clock::System()->NowNanos());
     status = copy_in_.MarkArrival(job);
     if (!status.ok()) core_->link.End(LinkDirection::kIn, 0, os::Clock::System()->NowNanos());
   }
-  if (status.ok()) {
-    const TableLock lock(core_->table);
-    posted_.push_back(job);
-    wake_();
-    return status;
-  }
-  if (mapped && !TakeMappingBack(job)) return status;
-  const TableLock lock(core_->table);
+  if (!status.ok()) *mapped = !TakeMappingBack(job);
+  return status;
+}
+
+// The block lies where it did.
+void Faulter::GiveUpLocked(const TableLock& lock, FetchJob* job) {
+  Block* const block = job->block;
   charges_->chunks(lock).Give(&block->memory.handles);
   reach_->TakeBackLocked(lock, block);
+  if (job->arrived.valid()) hash_->Get()->Drop(&job->arrived);
+  if (job->still && !block->memory.soft)
+    block->copies.content_known = false;  // written, perhaps, and not compared
   block->fetch.job = nullptr;
-  delete job;
+  job->block = nullptr;
   BackToSpilledLocked(lock, block);
-  return status;
 }
 
 // Copies may be under way: they end before the mapping goes. Rare, so plainly. False when the mapping stays,
@@ -127,7 +148,10 @@ bool Faulter::Poll() {
       demand |= job->demanded && (job->next_extent < job->block->copies.homes.size() || !job->again.empty());
     }
   }
-  for (const auto& job : jobs_) progress |= Advance(job.get(), demand);
+  for (const auto& job : jobs_) {
+    progress |= Advance(job.get(), demand);
+    if (job->block == nullptr) core_->standstill.Leave(&job->still);
+  }
   std::erase_if(jobs_, [](const auto& job) { return job->block == nullptr; });
   return progress;
 }
@@ -144,6 +168,7 @@ bool Faulter::Advance(FetchJob* job, bool any_demanded) {
   }
   bool progress = copy_in_.ReturnStaging(job);
   if (enqueued) return CompleteArrival(job) || progress;
+  if (job->soft) return Exchange(job) || progress;
   if (!job->unreadable.ok()) NoteUnreadable(job);
   if (cancelled || !job->failure.ok()) return Drain(job) || progress;
   ForgetDrain(job);
@@ -178,6 +203,7 @@ bool Faulter::CompleteArrival(FetchJob* job) {
   core_->ReportMove({MoveKind::kHostToGpu, block->id, host_bytes, job->began, now});
   core_->ReportMove({MoveKind::kDiskToGpu, block->id, disk_bytes, job->began, now});
   const TableLock lock(core_->table);
+  if (job->still) CompareLocked(lock, job);
   if (block->fetch.prefetched) {
     core_->counters.prefetched_bytes += host_bytes + disk_bytes;
     // No launch has asked for it so far: it was here before its launch reached the gate.
@@ -247,6 +273,7 @@ bool Faulter::Drain(FetchJob* job) {
     if (block->allocation.freed) {
       reach_->SettleLocked(lock, block);
       ReleaseHomesLocked(lock, block);
+      if (job->arrived.valid()) hash_->Get()->Drop(&job->arrived);
       block->fetch.job = nullptr;
       job->block = nullptr;
       core_->table.MoveLocked(lock, block, BlockState::kCached);
@@ -261,13 +288,9 @@ bool Faulter::Drain(FetchJob* job) {
     return true;  // the device's error from now on; the block stays as it is
   const TableLock lock(core_->table);
   block->memory.mapping = false;
-  charges_->chunks(lock).Give(&block->memory.handles);
-  reach_->TakeBackLocked(lock, block);
-  block->fetch.job = nullptr;
-  job->block = nullptr;
   ++core_->counters.prefetches_cancelled;
   block->fetch.failure = job->failure;
-  BackToSpilledLocked(lock, block);
+  GiveUpLocked(lock, job);
   return true;
 }
 
@@ -279,7 +302,9 @@ void Faulter::ForgetDrain(FetchJob* job) {
 
 void Faulter::BackToSpilledLocked(const TableLock& lock, Block* block) {
   core_->table.MoveLocked(lock, block, BlockState::kSpilled);
-  if (block->allocation.freed) {
+  if (block->allocation.freed && block->memory.soft) {
+    end_soft_(lock, block);
+  } else if (block->allocation.freed) {
     ReleaseHomesLocked(lock, block);
     core_->table.MoveLocked(lock, block, BlockState::kFree);
     addresses_->FinishFree(lock, block);

@@ -1,7 +1,8 @@
 // Faulter: brings spilled blocks back. The thread that starts a fetch maps the chunks and enqueues the copies
 // from host memory: a launching thread for a fault, the device's thread for a prefetch. Extents on disk go
 // through staging buffers; the device's thread drives that, with CopyIn. The spilled copy stays valid until
-// the last byte has arrived. A fetch that fails leaves its block spilled; a block whose only copy cannot be
+// the last byte has arrived. Where the address maps the homes meanwhile (SoftBlocks), the device's thread does all of it,
+// in a standstill. A fetch that fails leaves its block spilled; a block whose only copy cannot be
 // read ends the process.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_FAULTER_H_
@@ -29,6 +30,9 @@ class Faulter {
     CleanCopies* clean = nullptr;
     CopyStreams* copies = nullptr;
     Reach* reach = nullptr;
+    // SoftBlocks::EndLocked, for a freed block.
+    std::function<void(const TableLock&, Block*)> end_soft;
+    HashLoader* hash = nullptr;
   };
   // `wake` makes the device's thread call Poll; called from any thread.
   Faulter(Core* core, const Parts& parts, std::function<void()> wake);
@@ -57,6 +61,11 @@ class Faulter {
   size_t prefetches_under_way() const;
 
  private:
+  absl::Status BringIn(FetchJob* job, bool* mapped);
+  bool Exchange(FetchJob* job);
+  void EnqueueHash(FetchJob* job);
+  void CompareLocked(const TableLock& lock, FetchJob* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void GiveUpLocked(const TableLock& lock, FetchJob* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool TakeMappingBack(FetchJob* job);
   bool CompleteArrival(FetchJob* job);
   void CountLateness(const FetchJob& job, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
@@ -84,6 +93,8 @@ class Faulter {
   CleanCopies* const clean_;
   CopyStreams* const copies_;
   Reach* const reach_;
+  const std::function<void(const TableLock&, Block*)> end_soft_;
+  HashLoader* const hash_;
   const std::function<void()> wake_;
   CopyIn copy_in_;
 

@@ -64,6 +64,9 @@ class Counters(TypedDict):
     reached_launches: int
     reached_bytes: int
     reached_now_bytes: int
+    soft_evictions: int
+    soft_writes: int
+    soft_now_bytes: int
     verified_evictions: int
     unseen_writes: int
     handles_remade: int

@@ -359,7 +359,7 @@ TEST_F(DeniedTest, InAuditModeLaunchesThatNameNothingAreAuditedToo) {
   Publish();
   EXPECT_EQ(Launch(5), CUDA_SUCCESS);
   EXPECT_TRUE(residency_[0].launches.empty());
-  context_.audit = true;
+  context_.gates_all = true;
   EXPECT_EQ(Launch(5), CUDA_SUCCESS);
   EXPECT_TRUE(OnlyLaunch().set.empty());
   EXPECT_EQ(OnlyLaunch().tag, HashName("test_kernel"));

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "allocator/driver/device_hash.h"
 #include "allocator/memory/address_map.h"
 #include "allocator/residency/residency.h"
 #include "allocator/tier/host_pool.h"
@@ -35,6 +36,7 @@ struct Core {
   std::unique_ptr<AddressMap> addresses;
   std::unique_ptr<HostPool> host;
   std::unique_ptr<io::SpillStore> disk;
+  std::unique_ptr<allocator::HashCode> hash_code;  // where evictions are soft, which needs it
   std::unique_ptr<Residency> residency;
 };
 
@@ -48,7 +50,7 @@ T Value(absl::StatusOr<T> result) {
 }
 
 // A quarter of all blocks fits the GPU; half of the rest goes to host memory when there is a disk.
-Core Build(bool disk, const allocator::HostReach& reach = {}) {
+Core Build(bool disk, const allocator::HostReach& reach = {}, bool soft = false) {
   Gpu& gpu = Gpu::Get();
   const uint64_t all = kBlocks * BlockBytes();
   Core core;
@@ -66,12 +68,15 @@ Core Build(bool disk, const allocator::HostReach& reach = {}) {
   }
   allocator::ResidencyOptions options;
   options.budget_bytes = all / 4 + (uint64_t{16} << 20);
+  options.soft_evictions = soft;
   allocator::ResidencyParts parts;
   parts.driver = &gpu.driver();
   parts.context = gpu.context();
   parts.addresses = core.addresses.get();
   parts.host = core.host.get();
   parts.disk = core.disk.get();
+  if (soft) core.hash_code = std::make_unique<allocator::PtxHashCode>();
+  parts.hash_code = core.hash_code.get();
   core.residency = Value(Residency::Create(options, parts));
   return core;
 }
@@ -169,6 +174,51 @@ TEST(ReachTest, ALaunchOfMoreThanTheBudgetReachesHostMemory) {
   const allocator::ResidencyStats stats = core.residency->Stats();
   EXPECT_EQ(stats.reached_launches, static_cast<uint64_t>(kRounds));
   EXPECT_LE(stats.peak_chunk_bytes, stats.budget_bytes);
+  End(&core, blocks);
+}
+
+// Kernels find what has left where it lies, and what they write there counts.
+TEST(ReachTest, AKernelThatNamesNothingUsesWhatHasLeft) {
+  Gpu& gpu = Gpu::Get();
+  const allocator::HostReach reach = Value(allocator::FindHostReach(&gpu.driver(), 1));
+  if (reach.devices.empty()) GTEST_SKIP() << "the device reaches no handles in host memory";
+  Core core = Build(/*disk=*/false, reach, /*soft=*/true);
+  const CUstream stream = gpu.NewStream();
+  const WordCounter differences;
+  std::vector<CUdeviceptr> blocks;
+  std::vector<AccessSet> sets(kBlocks);
+  for (int i = 0; i < kBlocks; ++i) {
+    blocks.push_back(Value(core.residency->Allocate(BlockBytes(), {stream, false})));
+    core.addresses->Collect(blocks.back(), &sets[i]);
+  }
+  int round = 0;
+  const auto step = [&](const AccessSet& set, int block) {
+    ASSERT_EQ(core.residency->Run(set, {stream, false}, 1,
+                                  [&] {
+                                    if (round > 0)
+                                      gpu.Compare(stream, blocks[block], BlockBytes(),
+                                                  (round - 1) * kBlocks + block, differences.address());
+                                    gpu.Fill(stream, blocks[block], BlockBytes(), round * kBlocks + block);
+                                    return CUDA_SUCCESS;
+                                  }),
+              CUDA_SUCCESS)
+        << core.residency->LastError();
+  };
+  // What has left before the hash is loaded is not mapped.
+  const auto all_mapped = [&] {
+    gpu.Synchronize();
+    const allocator::ResidencyStats stats = core.residency->Stats();
+    return stats.soft_now_bytes > 0 && stats.soft_now_bytes == stats.host_tier_bytes;
+  };
+  for (constexpr int kMost = 500; round < kMost && (round < 2 || !all_mapped()); ++round) {
+    for (int i = 0; i < kBlocks; ++i) step(sets[i], i);
+  }
+  if (!all_mapped()) GTEST_SKIP() << "there is no content hash here";
+  for (const int last = round + kRounds; round < last; ++round) {
+    for (int i = 0; i < kBlocks; ++i) step((i + round) % 3 == 0 ? sets[i] : AccessSet(), i);
+  }
+  EXPECT_EQ(differences.Count(), 0u);
+  EXPECT_GT(core.residency->Stats().soft_writes, 0u);
   End(&core, blocks);
 }
 

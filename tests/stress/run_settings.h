@@ -15,9 +15,9 @@ namespace spillway::stress {
 enum class Way : uint8_t { kUring, kThreads, kBuffered };
 
 struct RunSettings {
-  // A hundredth of the product's, or about, so that a minute has hundreds of ill drives. A drive of a busy
-  // machine may be that slow when it is well: then writes are given up without need, which must lose nothing
-  // either.
+  // Of seeds that are not clean. A hundredth of the product's, or about, so that a minute has hundreds of ill
+  // drives. A drive of a busy machine may be that slow when it is well: then writes are given up without need,
+  // which must lose nothing either.
   static constexpr std::chrono::milliseconds kRequestTimeout{400};
   static constexpr std::chrono::milliseconds kRetryTime{60};
   static constexpr int kErrorsUntilClosed = 4;

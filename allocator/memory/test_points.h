@@ -68,13 +68,13 @@ enum class Mutant : int {
   kReachedGivenAtEnd,   // and as nobody's when the block leaves
   kReachedIsForgotten,  // a block that is spilled again has lost the homes that were to be reached
   // ---- What stays mapped there.
-  kStandstillUndrained,    // a standstill does not wait for what the GPU had been given
-  kExchangedRunning,  // a block is verified and leaves while others launch
-  kCopiedUnhashed,   // it is hashed beside its copy, not before
-  kStandstillEndsEarly,    // it ends before the bytes that come back have arrived
-  kSoftFreedMapped,  // the host memory of a freed block is given back while the address still maps it
-  kSoftDemoted,      // bytes go to the disk while their address still maps them
-  kSoftTrusted,      // bytes that came back are taken for what had left
+  kStandstillUndrained,  // a standstill does not wait for what the GPU had been given
+  kExchangedRunning,     // a block is verified and leaves while others launch
+  kCopiedUnhashed,       // it is hashed beside its copy, not before
+  kStandstillEndsEarly,  // it ends before the bytes that come back have arrived
+  kSoftFreedMapped,      // the host memory of a freed block is given back while the address still maps it
+  kSoftDemoted,          // bytes go to the disk while their address still maps them
+  kSoftTrusted,          // bytes that came back are taken for what had left
   // ---- Pauses: these are the last.
   kPausedGateOpen,      // the gate of a paused block that is resident stays open
   kResumeOpensGate,     // a resume opens the gate of a block that is being decommitted

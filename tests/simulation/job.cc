@@ -52,7 +52,7 @@ class Thread {
     const CUresult made = world_.gpu().driver()->cuEventCreate(&event_, 0);
     SPILLWAY_CHECK(made == CUDA_SUCCESS || world_.gpu().error() != CUDA_SUCCESS);
     // What leaves before there is a hash leaves as anywhere else.
-    while (shared_.settings.hides && !world_.residency().evictor()->hashes())
+    while (shared_.settings.hides && world_.residency().hash()->Get() == nullptr)
       scheduler().SleepUntil(scheduler().now() + 1000);
     while (shared_.left > 0) {
       --shared_.left;

@@ -33,13 +33,11 @@ struct FetchJob {
   size_t next_extent = 0;        // extents before it have been asked for from disk, or are not there
   size_t disk_extents_left = 0;  // not yet enqueued to the GPU
   bool from_host = false;        // all of it: measured as one transfer
-  bool soft = false;             // the address still maps the homes
   bool still = false;            // in a standstill, from then until the bytes have arrived
-  DeviceHash::Request
-      arrived;              // of the bytes that have come, valid when they are compared with what had left
-  int64_t began = 0;        // nanoseconds of the steady clock
-  absl::Status failure;     // a driver error, or the bytes cannot be read: the fetch is taken back
-  absl::Status unreadable;  // a read that failed for good, until it is noted as the failure
+  DeviceHash::Request arrived;   // of the bytes that have come, to be compared with those that had left
+  int64_t began = 0;             // nanoseconds of the steady clock
+  absl::Status failure;          // a driver error, or the bytes cannot be read: the fetch is taken back
+  absl::Status unreadable;       // a read that failed for good, until it is noted as the failure
 
   std::vector<size_t> again;  // extents whose reads were called off before they began
   CUevent drained = nullptr;  // taken back: completes when no copy is under way any more

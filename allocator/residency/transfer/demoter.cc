@@ -78,19 +78,23 @@ void Demoter::StartLocked(const TableLock& lock) {
   std::ranges::sort(
       idle, {}, [](const Block* block) { return std::pair(block->pins > 0, block->eviction.spilled_at); });
   const uint64_t wanted = WantedBuffers();
+  uint64_t ending =
+      0;  // buffers that are still mapped at their blocks' addresses, where their bytes may change
   for (Block* const block : idle) {
-    if (!StartBlockLocked(lock, block, wanted)) break;
+    if (block->memory.soft && !SPILLWAY_MUTANT(kSoftDemoted)) {
+      soft_->EndLocked(lock, block);
+      look_at_ = 0;
+      ending += block->chunks;
+    } else if (!StartBlockLocked(lock, block, wanted)) {
+      break;
+    }
+    if (ending >= wanted) break;  // the others stay mapped
   }
 }
 
 // False when no more can be started now.
 bool Demoter::StartBlockLocked(const TableLock& lock, Block* block, uint64_t wanted) {
   const std::vector<ExtentHome>& homes = block->copies.homes;
-  if (block->memory.soft && !SPILLWAY_MUTANT(kSoftDemoted)) {  // its bytes may change where they lie
-    soft_->EndLocked(lock, block);
-    look_at_ = 0;
-    return true;
-  }
   for (size_t extent = 0; extent < homes.size(); ++extent) {
     if (homes[extent].on_disk || UnderWay(*block, extent)) continue;
     if (request_.keeps && request_.keeps(lock, *block, extent)) continue;

@@ -76,9 +76,6 @@ class Evictor {
     suspended_ = on;
   }
 
-  // Whether copies can be checked. Any thread.
-  bool hashes() const { return copy_out_.hashes(); }
-
   // Moves every job on as far as it can go without waiting. True when something changed. Device's thread.
   bool Poll();
   // Chunks that jobs under way will free, without those of cancelled jobs.

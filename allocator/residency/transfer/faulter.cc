@@ -43,7 +43,6 @@ void Faulter::BeginLocked(const TableLock& lock, Block* block, std::vector<Chunk
   block->fetch.job =
       new FetchJob;  // owned by jobs_ once posted; every fetch is posted or undone by its starter
   block->fetch.job->block = block;
-  block->fetch.job->soft = block->memory.soft;
   block->fetch.job->demanded = !prefetch;
   block->fetch.job->began = os::Clock::System()->NowNanos();
   block->fetch.prefetched = prefetch;
@@ -55,8 +54,8 @@ void Faulter::BeginLocked(const TableLock& lock, Block* block, std::vector<Chunk
 absl::Status Faulter::Start(Block* block) {
   FetchJob* const job = block->fetch.job;
   bool mapped = false;
-  // Where a mapping is to be exchanged, the device's thread does it.
-  absl::Status status = job->soft ? absl::OkStatus() : BringIn(job, &mapped);
+  // Where a mapping is to be exchanged, the device's thread does it. Nobody else changes that during the fetch.
+  absl::Status status = block->memory.soft ? absl::OkStatus() : BringIn(job, &mapped);
   const TableLock lock(core_->table);
   if (status.ok()) {
     posted_.push_back(job);
@@ -160,15 +159,17 @@ bool Faulter::Advance(FetchJob* job, bool any_demanded) {
   bool demanded;
   bool cancelled;
   bool enqueued;
+  bool soft;
   {
     const TableLock lock(core_->table);
     demanded = job->demanded;
     cancelled = job->cancelled;
     enqueued = job->block->fetch.arrival != nullptr;
+    soft = job->block->memory.soft;
   }
   bool progress = copy_in_.ReturnStaging(job);
   if (enqueued) return CompleteArrival(job) || progress;
-  if (job->soft) return Exchange(job) || progress;
+  if (soft) return Exchange(job) || progress;
   if (!job->unreadable.ok()) NoteUnreadable(job);
   if (cancelled || !job->failure.ok()) return Drain(job) || progress;
   ForgetDrain(job);

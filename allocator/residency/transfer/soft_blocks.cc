@@ -6,8 +6,14 @@
 #include "allocator/memory/test_points.h"
 #include "allocator/residency/state/launch_log.h"
 #include "allocator/residency/transfer/mapping.h"
+#include "io/os/clock.h"
 
 namespace spillway::allocator {
+namespace {
+
+constexpr int64_t kUsesNanos = 1'000'000'000;  // for which the uses of a freed block are waited for
+
+}  // namespace
 
 SoftBlocks::SoftBlocks(Core* core, const Parts& parts, std::function<void()> wake)
     : core_(core), addresses_(parts.addresses), clean_(parts.clean), wake_(std::move(wake)) {}
@@ -28,7 +34,11 @@ void SoftBlocks::EndLocked(const TableLock& lock, Block* block) {
 
 void SoftBlocks::TakeAsked() {
   const TableLock lock(core_->table);
-  for (Block* const block : asked_) jobs_.emplace_back().block = block;
+  for (Block* const block : asked_) {
+    Job& job = jobs_.emplace_back();
+    job.block = block;
+    job.began = os::Clock::System()->NowNanos();
+  }
   asked_.clear();
 }
 
@@ -40,9 +50,11 @@ bool SoftBlocks::Poll() {
   return progress;
 }
 
-// A freed block may still be used by what its streams had been given, and by nothing that comes later.
+// A freed block may still be used by what its streams had been given, and by nothing that comes later. They may wait for
+// the thread that waits for the address: a standstill comes to its end.
 bool SoftBlocks::Ready(Job* job) {
-  if (!job->freed) return core_->standstill.Join(&job->still);
+  const bool waited = os::Clock::System()->NowNanos() - job->began > kUsesNanos;
+  if (!job->freed || job->still || waited) return core_->standstill.Join(&job->still);
   std::erase_if(job->uses, [this](const TimelineValue& value) {
     if (core_->clock.Completed(value)) return true;
     core_->clock.Cover(value).IgnoreError();  // asked again at the next poll

@@ -45,6 +45,7 @@ class SoftBlocks {
  private:
   struct Job {
     Block* block = nullptr;
+    int64_t began = 0;                // nanoseconds of the system's steady clock
     std::vector<TimelineValue> uses;  // of a freed block
     bool freed = false;
     bool still = false;  // in a standstill, for one that is not freed

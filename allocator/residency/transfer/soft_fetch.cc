@@ -20,7 +20,6 @@ bool Faulter::Exchange(FetchJob* job) {
       return true;
     }
     if (!ready) return false;
-    job->soft = false;
   }
   SPILLWAY_DELAY_POINT("faulter.exchanges");
   if (!UnmapBlock(core_, *block).ok()) return true;  // the device's error from now on

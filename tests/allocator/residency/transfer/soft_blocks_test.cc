@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "tests/allocator/copy_helpers.h"
 
 namespace spillway::allocator {
@@ -108,6 +110,39 @@ TEST_F(SoftBlocksTest, AFreedBlockGivesHostMemoryAndAddressBack) {
   EXPECT_EQ(device.host().storage_in_use(), 0u);
   Write(device, block, 2);
   EXPECT_EQ(Read(device, block, 2), 0u);
+  device->CheckInvariants();
+}
+
+// What waits for its address may be what its stream waits for.
+TEST_F(SoftBlocksTest, AnAllocationGetsAnAddressWhoseStreamWaitsForTheAllocation) {
+  CoreDevice device(setup_);
+  AwaitHash(device);
+  const CUdeviceptr block = Filled(device, 1);
+  const CUdeviceptr other = Filled(device, 2);
+  Evict(device, block);
+  std::atomic<bool> allocated{false};
+  EXPECT_EQ(device.Launch(nullptr, {other},
+                          [&](const auto&) {
+                            while (!allocated.load()) std::this_thread::yield();
+                          }),
+            CUDA_SUCCESS);
+  ASSERT_TRUE(device->Free(block).ok());
+  EXPECT_EQ(device.MustAllocate(kBlock), block);
+  allocated = true;
+  Write(device, block, 3);
+  EXPECT_EQ(Read(device, block, 3), 0u);
+}
+
+TEST_F(SoftBlocksTest, BlocksThatAreNotToGoOnToTheDiskStayMapped) {
+  setup_.disk = true;
+  setup_.host_bytes = 4 * kBlock;
+  setup_.idle_nanos = 1;
+  CoreDevice device(setup_);
+  AwaitHash(device);
+  for (uint64_t version = 1; version <= 4; ++version) Evict(device, Filled(device, version));
+  ASSERT_TRUE(
+      tests::WaitUntil([&] { return device->Stats().disk_tier_bytes > 0 && device->demoter()->idle(); }));
+  EXPECT_GE(device->Stats().soft_now_bytes, 2 * kBlock);
   device->CheckInvariants();
 }
 

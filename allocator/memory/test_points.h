@@ -75,6 +75,9 @@ enum class Mutant : int {
   kSoftFreedMapped,      // the host memory of a freed block is given back while the address still maps it
   kSoftDemoted,          // bytes go to the disk while their address still maps them
   kSoftTrusted,          // bytes that came back are taken for what had left
+  // ---- What has come back is compared.
+  kArrivalTrusted,   // the comparison has no consequence
+  kArrivalUnawaited, // launches have the block before it
   // ---- Pauses: these are the last.
   kPausedGateOpen,      // the gate of a paused block that is resident stays open
   kResumeOpensGate,     // a resume opens the gate of a block that is being decommitted

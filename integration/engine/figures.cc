@@ -71,6 +71,8 @@ constexpr Counter kCounters[] = {
     {"soft_now_bytes", &ResidencyStats::soft_now_bytes},
     {"verified_evictions", &ResidencyStats::verified_evictions},
     {"unseen_writes", &ResidencyStats::unseen_writes},
+    {"verified_fetches", &ResidencyStats::verified_fetches},
+    {"wrong_arrivals", &ResidencyStats::wrong_arrivals},
     {"handles_remade", &ResidencyStats::handles_remade},
     {"held_bytes", &ResidencyStats::pinned_bytes},
     {"largest_set_bytes", &ResidencyStats::largest_set_bytes},

@@ -105,6 +105,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   options.map_at_once = evictions_.ended();
   options.measure_link = true;
   options.soft_evictions = settings_.reach == ReachHost::kOn;
+  options.verify_arrivals = settings_.verify;
   options.verify_always = settings_.trust == Trust::kStrict;
   ServedDevice served_device{device, memory.total_bytes, MakePredictor(device, context, options.evict),
                              nullptr};

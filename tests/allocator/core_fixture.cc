@@ -135,6 +135,7 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
     options.request_timeout = setup.request_timeout;
     options.disk_reserve_bytes = 1 << 20;
     options.wrap_engine = setup.wrap_engine;
+    options.checksum = setup.checksum;
     SPILLWAY_ASSIGN_OR_RETURN(disk_, io::SpillStore::Create(options));
     if (setup.grow_ahead)  // likewise
       disk_->GrowTo(std::min<uint64_t>(setup.disk_cap_bytes, 32 << 20)).IgnoreError();
@@ -148,6 +149,7 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
   options.measure_link = setup.measure_link;
   options.link_apart_nanos = setup.link_apart_nanos;
   options.soft_evictions = setup.soft;
+  options.verify_arrivals = setup.verify_arrivals;
   options.verify_always = setup.verify_always;
   options.free_reserve_bytes = setup.free_reserve_bytes;
   options.run_ahead_bytes = setup.run_ahead_bytes;

@@ -41,6 +41,8 @@ struct CoreSetup {
   int64_t link_apart_nanos = 10'000'000'000;
   bool soft = false;  // with `reach`: what leaves for host memory stays mapped there
   bool verify_always = false;
+  bool verify_arrivals = false;
+  io::ChecksumMode checksum = io::ChecksumMode::kOn;
   bool grow_at_once = true;  // host tier and spill file, up to 32 MiB; else when they are needed
   std::function<std::unique_ptr<io::IoEngine>(std::unique_ptr<io::IoEngine>, size_t)> wrap_engine;
   LaunchObserver* observer = nullptr;

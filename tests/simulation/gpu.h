@@ -60,6 +60,8 @@ class Gpu {
   uint64_t operations() const { return operations_; }
   uint64_t mapped_chunks() const { return pages_.size(); }
   void set_refuse_chunks(int one_in) { options_.refuse_chunk_one_in = one_in; }
+  // Asked for each copy from host memory: whether a bit of it is wrong on the GPU.
+  void set_flips(std::function<bool(CUdeviceptr address)> flips) { flips_ = std::move(flips); }
 
  private:
   struct Chunk {  // one handle, of one chunk or more
@@ -107,6 +109,7 @@ class Gpu {
   Kernel HashOf(CUdeviceptr address, uint64_t vectors, uint64_t* partials, unsigned count);
 
   Options options_;
+  std::function<bool(CUdeviceptr)> flips_;
   Random* const random_;
   allocator::CudaDriver driver_;
   std::unordered_map<uint64_t, Page> pages_;  // by address / chunk_bytes

@@ -149,7 +149,12 @@ struct Gpu::Entries {
   static CUresult CopyIn(CUdeviceptr address, const void* host, size_t bytes, CUstream stream) {
     ENTER();
     auto* const from = static_cast<std::byte*>(const_cast<void*>(host));
-    return gpu->Enqueue(stream, gpu->CopyOf(from, address, bytes, false));
+    Kernel copy = gpu->CopyOf(from, address, bytes, false);
+    if (!gpu->flips_ || !gpu->flips_(address)) return gpu->Enqueue(stream, std::move(copy));
+    return gpu->Enqueue(stream, [copy = std::move(copy), address](Gpu* on) {
+      copy(on);
+      *on->Words(address) ^= 1;
+    });
   }
   static CUresult Launch(CUfunction, unsigned blocks, unsigned, unsigned, unsigned, unsigned, unsigned,
                          unsigned, CUstream stream, void** parameters, void**) {

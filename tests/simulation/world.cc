@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "allocator/memory/test_points.h"
+#include "allocator/residency/transfer/copy_in.h"
 #include "io/os/check.h"
 #include "tests/policy/planner/full_scan.h"
 #include "tests/simulation/os.h"
@@ -74,6 +75,7 @@ WorldSettings WorldSettings::Draw(Random* random) {
   if (settings.shared) settings.lendable_chunks = 0;
   settings.reach = settings.host_buffers > 0 && random->OneIn(3);
   settings.soft = settings.reach && settings.hash && random->OneIn(2);
+  settings.verify = settings.hash && random->OneIn(3);
   return settings;
 }
 
@@ -86,7 +88,7 @@ std::string WorldSettings::Describe() const {
          ", preempted at points " + std::to_string(preempt_at_points_one_in) + ", keeps " +
          std::to_string(kept_addresses) + " addresses, handles of at most " + std::to_string(largest_handle) +
          " chunks, waits to " + std::to_string(wait_limit_nanos) + " ns" + (shared ? ", shared" : "") +
-         (reach ? ", reaches host memory" : "") + (soft ? ", soft" : "");
+         (reach ? ", reaches host memory" : "") + (soft ? ", soft" : "") + (verify ? ", compares what comes back" : "");
 }
 
 World::World(const WorldSettings& settings, Random* random)
@@ -123,6 +125,7 @@ World::World(const WorldSettings& settings, Random* random)
   options.kept_addresses = settings.kept_addresses;
   options.largest_handle = settings.largest_handle;
   options.soft_evictions = settings.soft;
+  options.verify_arrivals = settings.verify;
   options.run_ahead_bytes = settings.run_ahead_chunks * chunk_bytes();
   allocator::ResidencyParts parts;
   parts.driver = gpu_->driver();
@@ -145,6 +148,21 @@ World::World(const WorldSettings& settings, Random* random)
   preempt_one_in = settings.preempt_at_points_one_in;
   allocator::delay_function.store(&AtDelayPoint);
   SPILLWAY_CHECK(residency_->Start().ok());
+  if (settings.verify) gpu_->set_flips([this](CUdeviceptr address) { return ArrivesWrong(address); });
+}
+
+// One copy in some is wrong, of those that are compared, and never twice for one block: then its only copy would count
+// as lost.
+bool World::ArrivesWrong(CUdeviceptr address) {
+  constexpr uint64_t kOneIn = 16;
+  if (++copies_in_ % kOneIn != 0) return false;
+  scheduler().HoldSwitches();
+  const allocator::Block& block = core()->table.at(addresses().Find(address));
+  const allocator::FetchJob* const job = block.fetch.job;
+  const bool wrong = job != nullptr && job->wrong_arrivals == 0 && !job->still && block.copies.content_known &&
+                     block.memory.reached.empty() && residency_->hash()->Get() != nullptr;
+  scheduler().AllowSwitches();
+  return wrong;
 }
 
 void World::MakeDisk(Random* random) {

@@ -38,6 +38,7 @@ struct WorldSettings {
   uint32_t largest_handle = 64;
   bool reach = false;            // kernels reach the host tier
   bool soft = false;             // and what was moved there (SPILLWAY_REACH=on)
+  bool verify = false;           // what comes back is compared (SPILLWAY_VERIFY), and is wrong now and then
   bool shared = false;           // jobs share the device (SPILLWAY_SHARE=gpu)
   int64_t wait_limit_nanos = 0;  // SPILLWAY_WAIT_LIMIT; 0: none
 
@@ -72,10 +73,12 @@ class World {
 
  private:
   void MakeDisk(Random* random);
+  bool ArrivesWrong(CUdeviceptr address);
   void LookUnderLock();
   void LookAnytime();
 
   const WorldSettings settings_;
+  uint64_t copies_in_ = 0;
   std::vector<allocator::Block*> blocks_;  // as of the last look under the lock
   os::WaitList waits_;
   PauseGateOfJob pause_gate_;

@@ -118,6 +118,7 @@ struct alignas(64) Block {
     std::vector<ExtentHome> copy_homes;  // per extent, while kResident: a copy from before
     ContentHash content;                 // of the bytes at either, when known; at copy_homes it always is
     bool content_known = false;
+    bool copy_kept = false;  // what is at `homes` stays as a clean copy when the block has come back
     // Of this address: equal iterations hand equal addresses out.
     CopyBackoff backoff;
     bool written_unseen = false;  // on the way off the GPU, once: whoever gets the address stays

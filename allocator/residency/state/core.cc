@@ -107,6 +107,8 @@ void AddCounters(const Counters& counters, ResidencyStats* stats) {
   stats->early_copies = counters.early_copies;
   stats->verified_evictions = counters.verified_evictions;
   stats->unseen_writes = counters.unseen_writes;
+  stats->verified_fetches = counters.verified_fetches;
+  stats->wrong_arrivals = counters.wrong_arrivals;
   stats->handles_remade = counters.handles_remade;
   stats->reached_launches = counters.reached_launches;
   stats->soft_evictions = counters.soft_evictions;

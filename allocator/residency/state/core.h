@@ -34,6 +34,7 @@ struct Counters {
   std::atomic<uint64_t> prefetches{0}, prefetches_cancelled{0};
   std::atomic<uint64_t> clean_drops{0}, clean_drop_bytes{0}, changed_copies{0}, early_copies{0};
   std::atomic<uint64_t> verified_evictions{0}, unseen_writes{0};
+  std::atomic<uint64_t> verified_fetches{0}, wrong_arrivals{0};
   std::atomic<uint64_t> stall_chunk_nanos{0}, stall_disk_nanos{0}, throttled_nanos{0};
   std::atomic<uint64_t> lost_chunk_nanos{0}, lost_read_nanos{0}, lost_run_ahead_nanos{0};
   std::atomic<uint64_t> in_time_bytes{0};

@@ -59,6 +59,7 @@ struct ResidencyOptions {
   int64_t link_apart_nanos = 10'000'000'000;  // between two measurements of the link, at least
   // Blocks that leave for host memory which kernels can reach stay mapped there (SoftBlocks).
   bool soft_evictions = false;
+  bool verify_arrivals = false;  // SPILLWAY_VERIFY: what comes back is compared with what had left
   bool verify_always = false;  // each eviction, not the first ones of an address and now and then one
   uint32_t largest_handle = ChunkPool::kLargestHandle;  // in chunks, created at once; a power of two
   size_t kept_addresses = 4096;  // of freed blocks; four more for each live block. At least 1
@@ -290,6 +291,8 @@ struct ResidencyStats : MachineFigures {
   uint64_t hash_mismatches = 0;     // a copy was kept, and the block had changed: written again
   uint64_t verified_evictions = 0;  // hashed again before the unmap, after the copy
   uint64_t unseen_writes = 0;       // of these: the block had been written, and no launch had named it
+  uint64_t verified_fetches = 0;    // compared with what had left before a launch had them
+  uint64_t wrong_arrivals = 0;      // of these: other bytes had come
   uint64_t handles_remade = 0;      // of GPU memory, released to be created in other sizes
   uint64_t early_copies = 0;        // blocks copied out while they stayed on the GPU
   // Launches whose blocks did not fit the GPU together, and bytes of theirs in host memory, in whole chunks.

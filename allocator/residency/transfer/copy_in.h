@@ -32,9 +32,11 @@ struct FetchJob {
   std::vector<StagedExtent> staged;
   size_t next_extent = 0;        // extents before it have been asked for from disk, or are not there
   size_t disk_extents_left = 0;  // not yet enqueued to the GPU
-  bool from_host = false;        // all of it: measured as one transfer
+  bool from_host = false;        // all of it: measured as one transfer, until the link has been given the end
   bool still = false;            // in a standstill, from then until the bytes have arrived
   DeviceHash::Request arrived;   // of the bytes that have come, to be compared with those that had left
+  CUevent hashed = nullptr;      // completes with `arrived`, where no launch may have the block before
+  int wrong_arrivals = 0;        // how often other bytes had come
   int64_t began = 0;             // nanoseconds of the steady clock
   absl::Status failure;          // a driver error, or the bytes cannot be read: the fetch is taken back
   absl::Status unreadable;       // a read that failed for good, until it is noted as the failure

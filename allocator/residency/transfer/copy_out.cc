@@ -16,7 +16,7 @@ CopyOut::CopyOut(Core* core, CleanCopies* clean, HashLoader* hash, SharedCapacit
 
 void CopyOut::TakeCopyLocked(const TableLock& lock, EvictJob* job) {
   job->has_copy = clean_->Take(lock, job->block, &job->homes, &job->content);
-  job->content_known = job->has_copy;
+  job->content_known = job->keeps = job->has_copy;
 }
 
 // ---- After the last use.
@@ -40,7 +40,7 @@ void CopyOut::Begin(EvictJob* job) {
     job->keeps = backoff.WantsHash() || job->KeepsChangedLocked(lock) || job->exact;
     verified = backoff.wants_verification() || verified || job->exact;
   }
-  if (job->keeps || verified) BeginHash(job);  // beside the copy: both only read
+  if (job->keeps || verified || core_->options.verify_arrivals) BeginHash(job);  // beside the copy: both only read
 }
 
 bool CopyOut::BeginHash(EvictJob* job) {
@@ -149,8 +149,8 @@ void CopyOut::EndCopy(EvictJob* job) {
   if (job->cancelled && !SPILLWAY_MUTANT(kCopyWithoutLock)) return;  // Abandon finds it at the next poll
   const bool verified =
       job->content_known && (!job->stays || job->exact);  // what stays is compared when it leaves
-  job->content_known = job->content_known && job->keeps;
-  job->has_copy = job->content_known && !job->exact;
+  job->keeps = job->keeps && job->content_known;
+  job->has_copy = job->keeps && !job->exact;
   job->phase = verified ? EvictJob::Phase::kVerify : EvictJob::Phase::kCommit;
 }
 
@@ -174,7 +174,7 @@ bool CopyOut::Verify(EvictJob* job) {
   const TableLock lock(core_->table);
   job->block->copies.backoff.NoteVerified();
   job->verified = true;
-  job->has_copy = job->content_known;
+  job->has_copy = job->keeps;
   job->phase = EvictJob::Phase::kCommit;
   return true;
 }

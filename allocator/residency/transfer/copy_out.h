@@ -60,7 +60,7 @@ struct EvictJob : EvictionState {
   // from the start for a clean copy that was there. For a copy that this job makes, true once copy and hash
   // have ended and no launch has taken the block (EndCopy).
   bool has_copy = false;
-  bool keeps = false;          // the copy that this job makes is to be kept, with the hash of its bytes
+  bool keeps = false;          // the copy is worth keeping when the block is back, or stays
   bool verified = false;       // the bytes at `homes` were seen to be the block's, after the copy
   bool clean = false;          // the copy from before is the block's content: nothing to write
   bool content_known = false;  // of the bytes that are, or will be, at `homes`

@@ -255,6 +255,7 @@ void Evictor::FinishLocked(const TableLock& lock, EvictJob* job) {
     block->copies.homes = std::move(job->homes);
     block->copies.content = job->content;
     block->copies.content_known = job->content_known;
+    block->copies.copy_kept = job->keeps;
     block->eviction.spilled_at = os::Clock::System()->NowNanos();
     block->eviction.clean = job->clean;
     block->memory.soft = job->soft;
@@ -276,7 +277,7 @@ void Evictor::PublishCopy(EvictJob* job) {
   ++core_->counters.early_copies;
   block->eviction.job = nullptr;
   core_->table.MoveLocked(lock, block, BlockState::kResident);
-  if (job->content_known) {
+  if (job->keeps) {
     clean_->Keep(lock, block, std::move(job->homes), job->content);
   } else {
     clean_->Release(lock, &job->homes);  // the hash came to nothing

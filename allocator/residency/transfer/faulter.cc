@@ -76,8 +76,7 @@ absl::Status Faulter::BringIn(FetchJob* job, bool* mapped) {
   if (status.ok() && job->disk_extents_left == 0) {
     job->from_host = true;
     core_->link.Begin(LinkDirection::kIn, os::Clock::System()->NowNanos());
-    status = copy_in_.MarkArrival(job);
-    if (!status.ok()) core_->link.End(LinkDirection::kIn, 0, os::Clock::System()->NowNanos());
+    if (!ChecksArrival(*job)) status = copy_in_.MarkArrival(job);
   }
   if (!status.ok()) *mapped = !TakeMappingBack(job);
   return status;
@@ -88,7 +87,8 @@ void Faulter::GiveUpLocked(const TableLock& lock, FetchJob* job) {
   Block* const block = job->block;
   charges_->chunks(lock).Give(&block->memory.handles);
   reach_->TakeBackLocked(lock, block);
-  if (job->arrived.valid()) hash_->Get()->Drop(&job->arrived);
+  EndMeasuring(job, 0);
+  ForgetHash(job);
   if (job->still && !block->memory.soft)
     block->copies.content_known = false;  // written, perhaps, and not compared
   block->fetch.job = nullptr;
@@ -173,23 +173,30 @@ bool Faulter::Advance(FetchJob* job, bool any_demanded) {
   if (!job->unreadable.ok()) NoteUnreadable(job);
   if (cancelled || !job->failure.ok()) return Drain(job) || progress;
   ForgetDrain(job);
+  if (job->hashed != nullptr) return CheckArrival(job) || progress;
   progress |= copy_in_.SubmitReads(job, demanded, any_demanded);
   progress |= copy_in_.EnqueueReadExtents(job);
   if (job->failure.ok() && job->disk_extents_left == 0) {
     SPILLWAY_DELAY_POINT("faulter.before_arrival");
+    if (ChecksArrival(*job)) return BeginCheck(job) || progress;
     job->failure = copy_in_.MarkArrival(job);
     progress = true;
   }
   return progress;
 }
 
-// The last copy has been enqueued. When its event has completed, the block is whole, and the spilled copy is
-// kept or released.
+// The last copy has been enqueued. When its event has completed, the block is whole.
 bool Faulter::CompleteArrival(FetchJob* job) {
-  Block* const block = job->block;
-  if (!SPILLWAY_MUTANT(kPublishBeforeEvent) && !copies_->Done(block->fetch.arrival)) return false;
+  if (!SPILLWAY_MUTANT(kPublishBeforeEvent) && !copies_->Done(job->block->fetch.arrival)) return false;
   if (!job->staged.empty()) copy_in_.ReturnStaging(job);
   if (!job->staged.empty()) return false;
+  Publish(job);
+  return true;
+}
+
+// The block is whole. The spilled copy is kept or released.
+void Faulter::Publish(FetchJob* job) {
+  Block* const block = job->block;
   uint64_t host_bytes = 0;
   uint64_t disk_bytes = 0;
   for (size_t i = 0; i < block->copies.homes.size(); ++i) {
@@ -197,7 +204,7 @@ bool Faulter::CompleteArrival(FetchJob* job) {
     if (on_disk || i < block->device_chunks())
       (on_disk ? disk_bytes : host_bytes) += core_->BytesOfExtent(*block, i);
   }
-  if (job->from_host) core_->link.End(LinkDirection::kIn, host_bytes, os::Clock::System()->NowNanos());
+  EndMeasuring(job, host_bytes);
   core_->counters.host_fetched_bytes += host_bytes;
   core_->counters.disk_fetched_bytes += disk_bytes;
   const int64_t now = os::Clock::System()->NowNanos();
@@ -212,9 +219,9 @@ bool Faulter::CompleteArrival(FetchJob* job) {
   }
   CountLateness(*job, host_bytes + disk_bytes);
   // Not reused at once: recorded for other work, it could tie the stream of a launch in preparation to that.
-  if (block->pins > 0) {
+  if (block->fetch.arrival != nullptr && block->pins > 0) {
     retired_.push_back({block, block->fetch.arrival});
-  } else {
+  } else if (block->fetch.arrival != nullptr) {
     core_->clock.GiveEvent(block->fetch.arrival);
   }
   block->fetch.arrival = nullptr;
@@ -230,7 +237,12 @@ bool Faulter::CompleteArrival(FetchJob* job) {
     core_->table.MoveLocked(lock, block, BlockState::kResident);
   }
   core_->table.changed.NotifyAll();
-  return true;
+}
+
+// For the rate of the link, where all of the block came from host memory.
+void Faulter::EndMeasuring(FetchJob* job, uint64_t bytes) {
+  if (job->from_host) core_->link.End(LinkDirection::kIn, bytes, os::Clock::System()->NowNanos());
+  job->from_host = false;
 }
 
 // Counts whether the GPU had to wait for the bytes, and how long. A launch that names them is behind them in
@@ -274,7 +286,8 @@ bool Faulter::Drain(FetchJob* job) {
     if (block->allocation.freed) {
       reach_->SettleLocked(lock, block);
       ReleaseHomesLocked(lock, block);
-      if (job->arrived.valid()) hash_->Get()->Drop(&job->arrived);
+      EndMeasuring(job, 0);
+      ForgetHash(job);
       block->fetch.job = nullptr;
       job->block = nullptr;
       core_->table.MoveLocked(lock, block, BlockState::kCached);
@@ -349,7 +362,8 @@ void Faulter::ReleaseHomesLocked(const TableLock& lock, Block* block) {
 
 // What the block was read from is its content still: good for the next eviction, if it does not change.
 void Faulter::KeepCopyLocked(const TableLock& lock, Block* block) {
-  if (!block->copies.content_known || !block->memory.reached.empty()) return ReleaseHomesLocked(lock, block);
+  const bool keep = block->copies.copy_kept && block->copies.content_known && block->memory.reached.empty();
+  if (!keep) return ReleaseHomesLocked(lock, block);
   clean_->Keep(lock, block, std::move(block->copies.homes), block->copies.content);
   block->copies.homes.clear();
 }

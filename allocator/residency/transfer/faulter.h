@@ -67,7 +67,14 @@ class Faulter {
   void CompareLocked(const TableLock& lock, FetchJob* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void GiveUpLocked(const TableLock& lock, FetchJob* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool TakeMappingBack(FetchJob* job);
+  bool ChecksArrival(const FetchJob& job) const;
+  bool BeginCheck(FetchJob* job);
+  bool CheckArrival(FetchJob* job);
+  void FetchAgain(FetchJob* job);
+  void ForgetHash(FetchJob* job);
   bool CompleteArrival(FetchJob* job);
+  void Publish(FetchJob* job);
+  void EndMeasuring(FetchJob* job, uint64_t bytes);
   void CountLateness(const FetchJob& job, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool Drain(FetchJob* job);
   void ForgetDrain(FetchJob* job);

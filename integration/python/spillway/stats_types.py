@@ -69,6 +69,8 @@ class Counters(TypedDict):
     soft_now_bytes: int
     verified_evictions: int
     unseen_writes: int
+    verified_fetches: int
+    wrong_arrivals: int
     handles_remade: int
     held_bytes: int
     held_bytes_by_reason: dict[str, int]

@@ -76,8 +76,8 @@ enum class Mutant : int {
   kSoftDemoted,          // bytes go to the disk while their address still maps them
   kSoftTrusted,          // bytes that came back are taken for what had left
   // ---- What has come back is compared.
-  kArrivalTrusted,   // the comparison has no consequence
-  kArrivalUnawaited, // launches have the block before it
+  kArrivalTrusted,    // the comparison has no consequence
+  kArrivalUnawaited,  // launches have the block before it
   // ---- Pauses: these are the last.
   kPausedGateOpen,      // the gate of a paused block that is resident stays open
   kResumeOpensGate,     // a resume opens the gate of a block that is being decommitted

@@ -71,7 +71,7 @@ void DeviceResidency::AddBlocksLocked(const TableLock& lock, ResidencyStats* sta
     if (block->copies.homes.empty()) stats->host_tier_bytes += reached;
     stats->clean_copy_bytes += block->copies.copy_homes.size() * core_->chunk_bytes;
     for (const ExtentHome& home : block->copies.homes)
-      (home.on_disk ? stats->disk_tier_bytes : stats->host_tier_bytes) += core_->chunk_bytes;
+      (home.on_disk() ? stats->disk_tier_bytes : stats->host_tier_bytes) += core_->chunk_bytes;
     if (block->pin_reasons != 0) stats->pinned_bytes_by_reason[std::countr_zero(block->pin_reasons)] += bytes;
   });
 }

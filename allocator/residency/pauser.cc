@@ -214,7 +214,7 @@ bool Pauser::SettledLocked(const TableLock& lock, const Entry& entry, const Run&
         return true;
       }
       for (const ExtentHome& home : block.copies.homes)
-        (home.on_disk ? stats->disk_bytes : stats->host_bytes) += core_->chunk_bytes;
+        (home.on_disk() ? stats->disk_bytes : stats->host_bytes) += core_->chunk_bytes;
       return true;
     }
     case BlockState::kResident: break;
@@ -243,7 +243,7 @@ absl::Status Pauser::Read(CUdeviceptr address, std::byte* to, uint64_t bytes) co
                        block->state == BlockState::kSpilled && bytes <= block->allocation.requested_bytes;
     if (!there) return absl::NotFoundError("no paused block begins there, or its bytes are not away");
     const ExtentHome& home = block->copies.homes[at / core_->chunk_bytes];
-    if (home.on_disk) return absl::NotFoundError("it lies on the disk");
+    if (home.on_disk()) return absl::NotFoundError("it lies on the disk");
     std::memcpy(to + at, home.buffer.data, std::min(core_->chunk_bytes, bytes - at));
   }
   return absl::OkStatus();

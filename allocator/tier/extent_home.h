@@ -15,13 +15,18 @@
 
 namespace spillway::allocator {
 
-// One of the two, or neither: `slot` says nothing unless on_disk.
-struct ExtentHome {
-  PinnedBuffer buffer;  // the host buffer, when its data is not null
-  io::SlotId slot;      // the slot, when on_disk
-  bool on_disk = false;
+enum class Tier : uint8_t { kNone, kHost, kDisk };
 
-  bool in_host() const { return !on_disk && buffer.data != nullptr; }
+// A place in the tier that it names; kNone: the bytes are elsewhere.
+struct ExtentHome {
+  Tier tier = Tier::kNone;
+  PinnedBuffer buffer;  // kHost
+  io::SlotId slot;      // kDisk
+
+  static ExtentHome InHost(const PinnedBuffer& buffer) { return {Tier::kHost, buffer, {}}; }
+  static ExtentHome OnDisk(io::SlotId slot) { return {Tier::kDisk, {}, slot}; }
+  bool in_host() const { return tier == Tier::kHost; }
+  bool on_disk() const { return tier == Tier::kDisk; }
 };
 
 // Calls visit(first, count) for each run of the first `extents` extents, by index, whose bytes lie in host buffers

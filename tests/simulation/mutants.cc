@@ -27,11 +27,11 @@ constexpr Row kRows[] = {
     ROW(kErrorUnseen),         ROW(kReachedStaysHome),   ROW(kReachedGivenAtEnd),  ROW(kReachedIsForgotten),
     ROW(kStandstillUndrained), ROW(kExchangedRunning),   ROW(kCopiedUnhashed),     ROW(kStandstillEndsEarly),
     ROW(kSoftFreedMapped),     ROW(kSoftDemoted),        ROW(kSoftTrusted),        ROW(kArrivalTrusted),
-    ROW(kArrivalUnawaited), ROW(kPausedGateOpen),
-    ROW(kResumeOpensGate),     ROW(kFreeStaysPaused),    ROW(kNewBlocksUnpaused),  ROW(kOutsideStays),
-    ROW(kClaimLooksOnce),      ROW(kPauseForgetsPins),   ROW(kPauseSkipsSections), ROW(kPauseUnpromised),
-    ROW(kDroppedKeepsCopy),    ROW(kSpilledNotDropped),  ROW(kReturnsPaused),      ROW(kPauseUnheard),
-    ROW(kResumeUnheard),       ROW(kIdlenessDrops),      ROW(kLimitUnpromised),
+    ROW(kArrivalUnawaited),    ROW(kPausedGateOpen),     ROW(kResumeOpensGate),    ROW(kFreeStaysPaused),
+    ROW(kNewBlocksUnpaused),   ROW(kOutsideStays),       ROW(kClaimLooksOnce),     ROW(kPauseForgetsPins),
+    ROW(kPauseSkipsSections),  ROW(kPauseUnpromised),    ROW(kDroppedKeepsCopy),   ROW(kSpilledNotDropped),
+    ROW(kReturnsPaused),       ROW(kPauseUnheard),       ROW(kResumeUnheard),      ROW(kIdlenessDrops),
+    ROW(kLimitUnpromised),
 };
 #undef ROW
 

@@ -88,7 +88,8 @@ std::string WorldSettings::Describe() const {
          ", preempted at points " + std::to_string(preempt_at_points_one_in) + ", keeps " +
          std::to_string(kept_addresses) + " addresses, handles of at most " + std::to_string(largest_handle) +
          " chunks, waits to " + std::to_string(wait_limit_nanos) + " ns" + (shared ? ", shared" : "") +
-         (reach ? ", reaches host memory" : "") + (soft ? ", soft" : "") + (verify ? ", compares what comes back" : "");
+         (reach ? ", reaches host memory" : "") + (soft ? ", soft" : "") +
+         (verify ? ", compares what comes back" : "");
 }
 
 World::World(const WorldSettings& settings, Random* random)
@@ -159,8 +160,9 @@ bool World::ArrivesWrong(CUdeviceptr address) {
   scheduler().HoldSwitches();
   const allocator::Block& block = core()->table.at(addresses().Find(address));
   const allocator::FetchJob* const job = block.fetch.job;
-  const bool wrong = job != nullptr && job->wrong_arrivals == 0 && !job->still && block.copies.content_known &&
-                     block.memory.reached.empty() && residency_->hash()->Get() != nullptr;
+  const bool wrong = job != nullptr && job->wrong_arrivals == 0 && !job->still &&
+                     block.copies.content_known && block.memory.reached.empty() &&
+                     residency_->hash()->Get() != nullptr;
   scheduler().AllowSwitches();
   return wrong;
 }

@@ -102,8 +102,7 @@ PlanBlockView PlanRunner::ViewOfLocked(const TableLock& lock, const Block& block
   if (block.state == BlockState::kSpilled) {
     view.place = PlanBlockView::Place::kAway;
     view.may_return = !block.paused() && block.MayBeFetched(os::Clock::System()->NowNanos());
-    const bool on_disk =
-        std::ranges::any_of(block.copies.homes, [](const ExtentHome& home) { return home.on_disk; });
+    const bool on_disk = std::ranges::any_of(block.copies.homes, &ExtentHome::on_disk);
     view.tier = on_disk ? PlanTier::kDisk : PlanTier::kHost;
   } else if (block.state == BlockState::kFaulting && block.fetch.job != nullptr) {
     view.place = PlanBlockView::Place::kArriving;

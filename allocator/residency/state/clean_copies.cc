@@ -45,7 +45,7 @@ void CleanCopies::Reclaim(const TableLock& lock, uint64_t buffers, uint64_t slot
   if ((!want_host || host_buffers_ == 0) && (!want_disk || disk_slots_ == 0)) return;
   const auto useful = [&](const Block* block) {
     return std::any_of(block->copies.copy_homes.begin(), block->copies.copy_homes.end(),
-                       [&](const ExtentHome& home) { return home.on_disk ? want_disk : want_host; });
+                       [&](const ExtentHome& home) { return home.on_disk() ? want_disk : want_host; });
   };
   uint64_t host = 0;
   uint64_t disk = 0;
@@ -60,7 +60,7 @@ void CleanCopies::Reclaim(const TableLock& lock, uint64_t buffers, uint64_t slot
       std::vector<ExtentHome> homes;
       ContentHash hash;
       Take(lock, block, &homes, &hash);  // takes it out of kept_
-      for (const ExtentHome& home : homes) ++(home.on_disk ? disk : host);
+      for (const ExtentHome& home : homes) ++(home.on_disk() ? disk : host);
       Release(lock, &homes);
     }
   }
@@ -68,13 +68,13 @@ void CleanCopies::Reclaim(const TableLock& lock, uint64_t buffers, uint64_t slot
 
 void CleanCopies::Count(const std::vector<ExtentHome>& homes, int64_t sign) {
   for (const ExtentHome& home : homes)
-    (home.on_disk ? disk_slots_ : host_buffers_) += static_cast<uint64_t>(sign);
+    (home.on_disk() ? disk_slots_ : host_buffers_) += static_cast<uint64_t>(sign);
 }
 
 void CleanCopies::Release(const TableLock& lock, std::vector<ExtentHome>* homes) {
   lock.Covers(*table_);
   for (const ExtentHome& home : *homes) {
-    if (home.on_disk) disk_->ReleaseSlot(home.slot);
+    if (home.on_disk()) disk_->ReleaseSlot(home.slot);
   }
   if (host_ != nullptr) {
     ForEachHostRun(*homes, homes->size(), host_->buffer_bytes(), [&](size_t first, size_t count) {

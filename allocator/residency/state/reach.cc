@@ -118,7 +118,7 @@ void Reach::DropLocked(const TableLock& lock, Block* block) {
 
 void Reach::LeaveLocked(const TableLock& lock, Block* block, std::vector<ExtentHome>* homes) {
   lock.Covers(core_->table);
-  for (const PinnedBuffer& buffer : block->memory.reached) homes->push_back({buffer, {}, false});
+  for (const PinnedBuffer& buffer : block->memory.reached) homes->push_back(ExtentHome::InHost(buffer));
   if (SPILLWAY_MUTANT(kReachedGivenAtEnd)) {
     std::vector<PinnedBuffer> buffers = block->memory.reached;
     GiveLocked(lock, &buffers);

@@ -60,7 +60,7 @@ struct ResidencyOptions {
   // Blocks that leave for host memory which kernels can reach stay mapped there (SoftBlocks).
   bool soft_evictions = false;
   bool verify_arrivals = false;  // SPILLWAY_VERIFY: what comes back is compared with what had left
-  bool verify_always = false;  // each eviction, not the first ones of an address and now and then one
+  bool verify_always = false;    // each eviction, not the first ones of an address and now and then one
   uint32_t largest_handle = ChunkPool::kLargestHandle;  // in chunks, created at once; a power of two
   size_t kept_addresses = 4096;  // of freed blocks; four more for each live block. At least 1
 };

@@ -52,10 +52,11 @@ bool Faulter::CheckArrival(FetchJob* job) {
   ++core_->counters.verified_fetches;
   if (same || SPILLWAY_MUTANT(kArrivalTrusted)) {
     if (job->wrong_arrivals > 0) {
-      os::Log(os::LogLevel::kWarn,
-              "a block of " + std::to_string(job->block->allocation.requested_bytes) +
-                  " bytes arrived on the GPU with wrong bytes, and with the right ones when it was copied "
-                  "again: the link or memory that bytes pass through on their way is at fault (SPILLWAY_VERIFY)");
+      os::Log(
+          os::LogLevel::kWarn,
+          "a block of " + std::to_string(job->block->allocation.requested_bytes) +
+              " bytes arrived on the GPU with wrong bytes, and with the right ones when it was copied "
+              "again: the link or memory that bytes pass through on their way is at fault (SPILLWAY_VERIFY)");
     }
     Publish(job);
     return true;
@@ -71,8 +72,8 @@ bool Faulter::CheckArrival(FetchJob* job) {
   const std::string where = in_host == extents ? "in host memory"
                             : in_host == 0     ? "on the disk, or on its way there"
                                                : "in host memory, on the disk, or on its way there";
-  job->unreadable = absl::DataLossError("What comes back is not what had left, twice: it has changed " + where +
-                                        " (SPILLWAY_VERIFY)");
+  job->unreadable = absl::DataLossError("What comes back is not what had left, twice: it has changed " +
+                                        where + " (SPILLWAY_VERIFY)");
   return true;
 }
 

@@ -22,7 +22,7 @@ CopyIn::CopyIn(Core* core, CopyStreams* copies, std::function<void()> wake)
 absl::Status CopyIn::EnqueueHostExtents(FetchJob* job) {
   Block* const block = job->block;
   const std::vector<ExtentHome>& homes = block->copies.homes;
-  job->disk_extents_left = std::ranges::count_if(homes, [](const ExtentHome& home) { return home.on_disk; });
+  job->disk_extents_left = std::ranges::count_if(homes, &ExtentHome::on_disk);
   absl::Status status;
   // What is reached stays where it is.
   ForEachHostRun(homes, block->device_chunks(), core_->chunk_bytes, [&](size_t first, size_t count) {
@@ -85,7 +85,7 @@ bool CopyIn::SubmitReads(FetchJob* job, bool demanded, bool any_demanded) {
 // Whether an extent is left to be read: one of `again`, or the one at next_extent.
 bool CopyIn::NextDiskExtent(FetchJob* job) {
   const std::vector<ExtentHome>& homes = job->block->copies.homes;
-  while (job->next_extent < homes.size() && !homes[job->next_extent].on_disk) ++job->next_extent;
+  while (job->next_extent < homes.size() && !homes[job->next_extent].on_disk()) ++job->next_extent;
   return !job->again.empty() || job->next_extent < homes.size();
 }
 

@@ -40,7 +40,8 @@ void CopyOut::Begin(EvictJob* job) {
     job->keeps = backoff.WantsHash() || job->KeepsChangedLocked(lock) || job->exact;
     verified = backoff.wants_verification() || verified || job->exact;
   }
-  if (job->keeps || verified || core_->options.verify_arrivals) BeginHash(job);  // beside the copy: both only read
+  if (job->keeps || verified || core_->options.verify_arrivals)
+    BeginHash(job);  // beside the copy: both only read
 }
 
 bool CopyOut::BeginHash(EvictJob* job) {
@@ -236,7 +237,7 @@ void CopyOut::EndHostCopies(EvictJob* job) {
 void CopyOut::CopyToStaging(EvictJob* job) {
   while (job->next_disk_extent < job->homes.size() && job->failure.ok()) {
     const size_t extent = job->next_disk_extent;
-    if (!job->homes[extent].on_disk) {
+    if (!job->homes[extent].on_disk()) {
       ++job->next_disk_extent;
       continue;
     }
@@ -318,7 +319,7 @@ void CopyOut::CountSpilled(const EvictJob& job) {
   uint64_t host_bytes = 0;
   uint64_t disk_bytes = 0;
   for (size_t i = 0; i < job.homes.size(); ++i)
-    (job.homes[i].on_disk ? disk_bytes : host_bytes) += core_->BytesOfExtent(*job.block, i);
+    (job.homes[i].on_disk() ? disk_bytes : host_bytes) += core_->BytesOfExtent(*job.block, i);
   core_->counters.host_spilled_bytes += host_bytes;
   core_->counters.disk_spilled_bytes += disk_bytes;
   const int64_t now = os::Clock::System()->NowNanos();

@@ -53,7 +53,7 @@ void CopyOut::TakeHostBuffers(size_t count, EvictJob* job) {
     }
     if (more) host->Take(HostUse::kStorage, count - buffers.size(), &buffers);
   }
-  for (const PinnedBuffer& buffer : buffers) job->homes.push_back({buffer, {}, false});
+  for (const PinnedBuffer& buffer : buffers) job->homes.push_back(ExtentHome::InHost(buffer));
 }
 
 absl::Status CopyOut::TakeSlots(size_t count, EvictJob* job) {
@@ -70,7 +70,7 @@ absl::Status CopyOut::TakeSlots(size_t count, EvictJob* job) {
     if (more) slots = disk->TakeSlots(count);
   }
   if (!slots.ok()) return slots.status();
-  for (const io::SlotId& slot : *slots) job->homes.push_back({{}, slot, true});
+  for (const io::SlotId& slot : *slots) job->homes.push_back(ExtentHome::OnDisk(slot));
   return absl::OkStatus();
 }
 

@@ -96,7 +96,7 @@ void Demoter::StartLocked(const TableLock& lock) {
 bool Demoter::StartBlockLocked(const TableLock& lock, Block* block, uint64_t wanted) {
   const std::vector<ExtentHome>& homes = block->copies.homes;
   for (size_t extent = 0; extent < homes.size(); ++extent) {
-    if (homes[extent].on_disk || UnderWay(*block, extent)) continue;
+    if (homes[extent].on_disk() || UnderWay(*block, extent)) continue;
     if (request_.keeps && request_.keeps(lock, *block, extent)) continue;
     io::SlotId slot;
     PinnedBuffer staging;
@@ -177,7 +177,7 @@ void Demoter::FinishLocked(const TableLock& lock, const Job& job, const absl::St
     core_->parts.disk->ReleaseSlot(job.slot);
     return;
   }
-  job.block->copies.homes[job.extent] = {{}, job.slot, true};
+  job.block->copies.homes[job.extent] = ExtentHome::OnDisk(job.slot);
   demoted_bytes_.fetch_add(job.bytes);
   core_->ReportMove(
       {MoveKind::kHostToDisk, job.block->id, job.bytes, job.began, os::Clock::System()->NowNanos()});

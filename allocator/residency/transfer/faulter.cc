@@ -128,7 +128,7 @@ void Faulter::DemandLocked(const TableLock& lock, Block* block) {
   if (job->demanded) return;
   job->demanded = true;
   for (const ExtentHome& home : block->copies.homes) {
-    if (home.on_disk) core_->parts.disk->Promote(home.slot);
+    if (home.on_disk()) core_->parts.disk->Promote(home.slot);
   }
   wake_();
 }
@@ -200,7 +200,7 @@ void Faulter::Publish(FetchJob* job) {
   uint64_t host_bytes = 0;
   uint64_t disk_bytes = 0;
   for (size_t i = 0; i < block->copies.homes.size(); ++i) {
-    const bool on_disk = block->copies.homes[i].on_disk;
+    const bool on_disk = block->copies.homes[i].on_disk();
     if (on_disk || i < block->device_chunks())
       (on_disk ? disk_bytes : host_bytes) += core_->BytesOfExtent(*block, i);
   }
@@ -336,7 +336,7 @@ bool Faulter::CancelPrefetchesLocked(const TableLock& lock) {
     job->cancelled = true;
     any = true;
     for (const ExtentHome& home : job->block->copies.homes) {
-      if (home.on_disk) core_->parts.disk->CancelPrefetch(home.slot);
+      if (home.on_disk()) core_->parts.disk->CancelPrefetch(home.slot);
     }
   }
   return any;

@@ -108,7 +108,7 @@ TEST(HostPoolTest, NoRunOfBuffersReachesOverTwoSlabs) {
   std::vector<PinnedBuffer> buffers;
   ASSERT_EQ((*pool)->Take(HostUse::kStorage, 128, &buffers), 128u);
   std::vector<ExtentHome> homes;
-  for (const PinnedBuffer& buffer : buffers) homes.push_back({buffer, {}, false});
+  for (const PinnedBuffer& buffer : buffers) homes.push_back(ExtentHome::InHost(buffer));
   std::vector<size_t> runs;
   ForEachHostRun(homes, homes.size(), kChunk, [&](size_t first, size_t count) {
     runs.push_back(count);

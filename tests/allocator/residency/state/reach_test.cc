@@ -221,7 +221,8 @@ TEST_F(ReachTest, WhatIsReachedGoesByThePassesOfTheKernelAndThenBySize) {
   const auto put = [&](Block* block, uint32_t chunks, BlockState state, bool disk) {
     block->chunks = chunks;
     block->state = state;
-    if (state == BlockState::kSpilled) block->copies.homes.assign(chunks, ExtentHome{{&there, 1}, {}, disk});
+    if (state == BlockState::kSpilled)
+      block->copies.homes.assign(chunks, disk ? ExtentHome::OnDisk({}) : ExtentHome::InHost({&there, 1}));
   };
   put(&small, 2, BlockState::kSpilled, false);
   put(&large, 9, BlockState::kSpilled, false);

@@ -88,8 +88,9 @@ TEST_F(ArrivalCheckTest, AFlipOnTheLinkIsFetchedAgain) {
   flip_copy_in = 1;
   testing::internal::CaptureStderr();
   EXPECT_EQ(Read(device, block, 1), 0u);
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              HasSubstr("arrived on the GPU with wrong bytes, and with the right ones when it was copied again"));
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      HasSubstr("arrived on the GPU with wrong bytes, and with the right ones when it was copied again"));
   EXPECT_EQ(device->Stats().wrong_arrivals, 1u);
   EXPECT_EQ(device->Stats().verified_fetches, 2u);
   device->CheckInvariants();

@@ -358,7 +358,7 @@ CUresult Launches::RunPrepared(const AccessSet& needed, const AccessSet& named, 
     for (Block* block : grant->pinned) {
       if (!SPILLWAY_MUTANT(kPinnedUnrecorded)) RecordLaunchUse(core_->clock, block, value, thread, at);
     }
-    if (reach_->on()) reach_->NoteLaunch(grant->pinned, [&] { return Advice(tag, needed.size()); });
+    if (reach_->on()) reach_->NoteLaunch(grant->pinned, tag, [&] { return Advice(tag, needed.size()); });
   } else if (hashes_queued) {  // they read the blocks although the launch was refused
     const TimelineValue value = core_->clock.QueuedOn(index);
     for (Block* block : grant->pinned) RecordUse(core_->clock, block, value);

@@ -222,6 +222,9 @@ void ReadTables(const JsonFields& all, ReportData* data) {
   for (const JsonFields& row : all.Objects("costliest_kernels"))
     data->costliest_kernels.push_back(
         {row.Text("kernel"), row.Number("launches"), row.Number("seconds"), row.Number("stalled_s")});
+  for (const JsonFields& row : all.Objects("reaching_kernels"))
+    data->reaching_kernels.push_back(
+        {row.Text("kernel"), row.Number("launches"), row.Number("bytes"), row.Number("most_bytes")});
   for (const JsonFields& row : all.Objects("phases"))
     data->phases.push_back({row.Text("name"), row.Number("from").value_or(0), row.Number("to").value_or(0),
                             row.Bool("guessed").value_or(false)});

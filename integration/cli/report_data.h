@@ -92,6 +92,11 @@ struct ReportKernel {
   Known launches, seconds, stalled_s;
 };
 
+struct ReportReachingKernel {
+  std::string kernel;
+  Known launches, bytes, most_bytes;
+};
+
 // What plain copies over the link were measured to reach, alone and while both directions run: bytes a second, all
 // above 0.
 struct ReportLink {
@@ -158,6 +163,7 @@ struct ReportData {
   std::optional<ReportStalls> stalls;
   std::vector<ReportBlock> largest_blocks;
   std::vector<ReportKernel> costliest_kernels;
+  std::vector<ReportReachingKernel> reaching_kernels;
   Known active_share;
   std::string advice;
   std::string iteration;  // the bytes of a trace file; empty: not known

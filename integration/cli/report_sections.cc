@@ -173,6 +173,13 @@ Section Costs(const ReportData& data) {
     section.missing.push_back("No kernels: the file names none.");
   else
     section.tables.push_back(KernelsTable(data));
+  if (!data.reaching_kernels.empty()) {
+    section.tables.push_back(ReachingKernelsTable(data));
+    section.words.push_back(
+        "Launches whose blocks did not fit the GPU together reached the rest in host memory. A budget that "
+        "is larger "
+        "by what one lacked ends that.");
+  }
   return section;
 }
 

@@ -81,6 +81,20 @@ Table WaitingKernelsTable(const ReportData& data) {
   return table;
 }
 
+Table ReachingKernelsTable(const ReportData& data) {
+  Table table{"reaching_kernels",
+              "Kernels that reached host memory over the link",
+              {{"kernel", {}},
+               {"launches", Unit::kCount},
+               {"in host memory, all launches", Unit::kBytes},
+               {"GPU memory that one lacked", Unit::kBytes}},
+              {}};
+  for (const ReportReachingKernel& kernel : FirstRows(data.reaching_kernels))
+    table.rows.push_back({Name(kernel.kernel), NumberCell(kernel.launches), NumberCell(kernel.bytes),
+                          NumberCell(kernel.most_bytes)});
+  return table;
+}
+
 Table PausesTable(const ReportData& data) {
   Table table{"pauses",
               "The longest pauses",

@@ -17,8 +17,9 @@ Table PausesTable(const ReportData& data);          // the ten longest, in the o
 // Blocks and kernels come in the order of the file, the ten first.
 Table BlocksTable(const ReportData& data);
 Table KernelsTable(const ReportData& data);
-Table DirectoriesTable(const ReportData& data);  // what was moved, and by which way
-Table TroubleTable(const ReportData& data);      // of directories whose drive failed in any way
+Table ReachingKernelsTable(const ReportData& data);  // whose launches did not fit the GPU
+Table DirectoriesTable(const ReportData& data);      // what was moved, and by which way
+Table TroubleTable(const ReportData& data);          // of directories whose drive failed in any way
 Table WhatIfTable(const WhatIf& what_if, const WhatIfSweep& sweep);
 Table JobTable(const ReportData& data);
 Table SettingsTable(const ReportData& data);

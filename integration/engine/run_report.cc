@@ -34,6 +34,14 @@ size_t TransferFigures(const RunFacts& facts) {
   return static_cast<size_t>(TransferFigure::kDirectories) + 2 * facts.directories.size();
 }
 
+// Kernels of one name may have several tags.
+void AddReaching(const MotionLog::LaunchSums& sums, const std::string& name, ReachingKernel* kernel) {
+  kernel->name = name;
+  kernel->launches += sums.reaching;
+  kernel->bytes += sums.reached_bytes;
+  kernel->most_bytes = std::max(kernel->most_bytes, sums.most_reached_bytes);
+}
+
 }  // namespace
 
 struct RunReport::Device {
@@ -247,7 +255,7 @@ std::vector<ReportedBlock> RunReport::CostliestBlocks(const Device& device) cons
   return blocks;
 }
 
-// The kernels of the iteration, and those that were stalled, the costliest first.
+// The kernels of the iteration, and those that were stalled, the costliest first; those that reached host memory.
 void RunReport::AddKernels(const Device& device, RunData* data) const {
   std::map<std::string, ReportedKernel> kernels;
   {
@@ -255,14 +263,21 @@ void RunReport::AddKernels(const Device& device, RunData* data) const {
     data->iteration = device.iteration;
     for (const ReportedKernel& kernel : device.kernels) kernels[kernel.name] = kernel;
   }
-  for (const auto& [tag, nanos] : device.motion.StalledNanosByTag()) {
-    const std::string name = ShortKernelName(source_->KernelOf(tag));
-    data->kernel_names[tag] = name;
+  std::map<std::string, ReachingKernel> reaching;
+  for (const MotionLog::LaunchSums& sums : device.motion.SumsByTag()) {
+    const std::string name = ShortKernelName(source_->KernelOf(sums.tag));
+    data->kernel_names[sums.tag] = name;
     if (name.empty()) continue;
-    ReportedKernel& kernel = kernels[name];
-    kernel.name = name;
-    kernel.stalled_seconds += static_cast<double>(nanos) / 1e9;
+    if (sums.stalled_nanos > 0) {
+      ReportedKernel& kernel = kernels[name];
+      kernel.name = name;
+      kernel.stalled_seconds += static_cast<double>(sums.stalled_nanos) / 1e9;
+    }
+    if (sums.reaching > 0) AddReaching(sums, name, &reaching[name]);
   }
+  for (auto& [name, kernel] : reaching) data->reaching_kernels.push_back(std::move(kernel));
+  std::ranges::stable_sort(data->reaching_kernels, std::greater(), &ReachingKernel::bytes);
+  if (data->reaching_kernels.size() > kMostNamed) data->reaching_kernels.resize(kMostNamed);
   for (auto& [name, kernel] : kernels) data->costliest_kernels.push_back(std::move(kernel));
   const auto cost = [](const ReportedKernel& kernel) {
     return kernel.seconds.value_or(0) + kernel.stalled_seconds;

@@ -31,17 +31,28 @@ void MotionLog::OnStall(const allocator::Stall& stall) {
   stalls_.Add(stall);
   const size_t index = stall.block.index();
   if (stall.block.valid() && index < blocks_.size()) blocks_[index].stalled_nanos += stall.nanos;
-  if (stall.tag != 0) AddToTag(stall.tag, stall.nanos);
+  if (LaunchSums* const sums = SumsOfTag(stall.tag)) sums->stalled_nanos += stall.nanos;
 }
 
-void MotionLog::AddToTag(uint64_t tag, uint64_t nanos) {
+void MotionLog::OnReach(uint64_t tag, uint64_t bytes) {
+  os::MutexLock lock(&mu_);
+  LaunchSums* const sums = SumsOfTag(tag);
+  if (sums == nullptr) return;
+  ++sums->reaching;
+  sums->reached_bytes += bytes;
+  sums->most_reached_bytes = std::max(sums->most_reached_bytes, bytes);
+}
+
+// A launch without a tag is not known.
+MotionLog::LaunchSums* MotionLog::SumsOfTag(uint64_t tag) {
+  if (tag == 0) return nullptr;
   for (size_t probe = 0; probe < kMostProbes; ++probe) {
-    TagSum& entry = tags_[(HashOf(tag) + probe) % tags_.size()];
+    LaunchSums& entry = tags_[(HashOf(tag) + probe) % tags_.size()];
     if (entry.tag != 0 && entry.tag != tag) continue;
     entry.tag = tag;
-    entry.nanos += nanos;
-    return;
+    return &entry;
   }
+  return nullptr;
 }
 
 // Returns how many entries are no longer there. An entry that goes while its turn has not come is one of them.
@@ -73,12 +84,12 @@ MotionLog::BlockSums MotionLog::SumsOf(allocator::BlockId block) const {
   return block.index() < blocks_.size() ? blocks_[block.index()] : BlockSums();
 }
 
-std::vector<std::pair<uint64_t, uint64_t>> MotionLog::StalledNanosByTag() const {
-  std::vector<std::pair<uint64_t, uint64_t>> sums;
+std::vector<MotionLog::LaunchSums> MotionLog::SumsByTag() const {
+  std::vector<LaunchSums> sums;
   sums.reserve(most_launches_);
   os::MutexLock lock(&mu_);
-  for (const TagSum& entry : tags_) {
-    if (entry.tag != 0) sums.emplace_back(entry.tag, entry.nanos);
+  for (const LaunchSums& entry : tags_) {
+    if (entry.tag != 0) sums.push_back(entry);
   }
   return sums;
 }

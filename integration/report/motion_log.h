@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -40,6 +39,7 @@ class MotionLog : public allocator::MotionObserver {
   // A move or a wait has ended. No allocation.
   void OnMove(const allocator::EndedMove& move) override;
   void OnStall(const allocator::Stall& stall) override;
+  void OnReach(uint64_t tag, uint64_t bytes) override;
 
   // Takes the lock again and again, each time for a short while, and allocates while it does not have it: what
   // comes meanwhile may be in it or not.
@@ -51,16 +51,20 @@ class MotionLog : public allocator::MotionObserver {
     uint64_t stalled_nanos = 0;
   };
   BlockSums SumsOf(allocator::BlockId block) const;
-  // Time of stalls by the launch's tag, in no order.
-  std::vector<std::pair<uint64_t, uint64_t>> StalledNanosByTag() const;
+  // Of the launches with one tag.
+  struct LaunchSums {
+    uint64_t tag = 0;
+    uint64_t stalled_nanos = 0;
+    uint64_t reaching = 0;            // launches that reached host memory
+    uint64_t reached_bytes = 0;       // of all of them
+    uint64_t most_reached_bytes = 0;  // of one: so much GPU memory was lacking
+  };
+  // In no order.
+  std::vector<LaunchSums> SumsByTag() const;
 
  private:
-  // A place of the table of sums; tag 0: free.
-  struct TagSum {
-    uint64_t tag = 0;
-    uint64_t nanos = 0;
-  };
-  void AddToTag(uint64_t tag, uint64_t nanos) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Null: no place is left.
+  LaunchSums* SumsOfTag(uint64_t tag) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The log of that kind of entry.
   const LastEntries<allocator::EndedMove>& LogLocked(const allocator::EndedMove*) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -78,7 +82,7 @@ class MotionLog : public allocator::MotionObserver {
   LastEntries<allocator::EndedMove> moves_ ABSL_GUARDED_BY(mu_);
   LastEntries<allocator::Stall> stalls_ ABSL_GUARDED_BY(mu_);
   std::vector<BlockSums> blocks_ ABSL_GUARDED_BY(mu_);
-  std::vector<TagSum> tags_ ABSL_GUARDED_BY(mu_);  // open addressing by the tag
+  std::vector<LaunchSums> tags_ ABSL_GUARDED_BY(mu_);  // open addressing by the tag; 0: free
 };
 
 }  // namespace spillway::integration

@@ -218,6 +218,17 @@ std::string KernelsJson(const std::vector<ReportedKernel>& kernels) {
   return Dump(json);
 }
 
+std::string ReachingMember(const std::vector<ReachingKernel>& kernels) {
+  ordered_json json = ordered_json::array();
+  for (const ReachingKernel& kernel : kernels) {
+    json.push_back({{"kernel", kernel.name},
+                    {"launches", kernel.launches},
+                    {"bytes", kernel.bytes},
+                    {"most_bytes", kernel.most_bytes}});
+  }
+  return absl::StrCat("\"reaching_kernels\":", Dump(json), ",\n");
+}
+
 // The members that are there only where an iteration is known.
 std::string IterationMembers(const IterationFacts& iteration) {
   ordered_json phases = ordered_json::array();
@@ -283,6 +294,7 @@ std::string RunDataJson(const RunData& data) {
       ",\n\"stall_causes\":", Dump(kStallCauses), ",\n\"kernels\":", kernels.Json(),
       ",\n\"largest_blocks\":", BlocksJson(data.largest_blocks),
       ",\n\"costliest_kernels\":", KernelsJson(data.costliest_kernels), ",\n",
+      data.reaching_kernels.empty() ? "" : ReachingMember(data.reaching_kernels),
       data.advice.empty() ? "" : absl::StrCat("\"advice\":", Dump(data.advice), ",\n"),
       data.iteration ? IterationMembers(*data.iteration) : "", data.power ? PowerMember(*data.power) : "",
       data.pauses.empty() ? "" : PausesMember(data),

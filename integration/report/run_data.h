@@ -64,6 +64,14 @@ struct ReportedKernel {
   double stalled_seconds = 0;        // in the whole run
 };
 
+// A kernel whose launches did not fit the GPU.
+struct ReachingKernel {
+  std::string name;
+  uint64_t launches = 0;
+  uint64_t bytes = 0;       // of all launches, in host memory
+  uint64_t most_bytes = 0;  // of one
+};
+
 // What is known of one iteration of the job.
 struct IterationFacts {
   struct Phase {
@@ -84,7 +92,7 @@ struct ReportedPause {
   allocator::PausedBy by = allocator::PausedBy::kJob;
   std::string tag;  // of a region; empty: everything
   uint64_t clean_bytes = 0, host_bytes = 0, disk_bytes = 0, dropped_bytes = 0;  // by how they left
-  int device = -1;  // an idle one; -1: all
+  int device = -1;                                                              // an idle one; -1: all
 };
 
 struct Power {
@@ -108,6 +116,7 @@ struct RunData {
   std::map<uint64_t, std::string> kernel_names;  // by the tags of stalls
   std::vector<ReportedBlock> largest_blocks;
   std::vector<ReportedKernel> costliest_kernels;
+  std::vector<ReachingKernel> reaching_kernels;  // those with most bytes first
   std::optional<IterationFacts> iteration;
   std::optional<Power> power;
   std::vector<ReportedPause> pauses;  // the last ones, in the order in which all had left

@@ -126,12 +126,14 @@ void Reach::LeaveLocked(const TableLock& lock, Block* block, std::vector<ExtentH
   SetLocked(lock, block, {});
 }
 
-void Reach::NoteLaunch(const std::vector<Block*>& pinned, absl::FunctionRef<std::string()> advice) {
+void Reach::NoteLaunch(const std::vector<Block*>& pinned, uint64_t tag,
+                       absl::FunctionRef<std::string()> advice) {
   uint64_t extents = 0;
   for (const Block* block : pinned) extents += block->memory.reached.size();
   if (extents == 0) return;
   const uint64_t bytes = extents * core_->chunk_bytes;
   core_->counters.reached_bytes += bytes;
+  if (core_->parts.motion != nullptr) core_->parts.motion->OnReach(tag, bytes);
   if (core_->counters.reached_launches++ > 0) return;
   const std::string words = advice();
   os::ReportLine("the blocks of one launch do not fit the GPU together: " + os::BytesText(bytes) +

@@ -61,7 +61,7 @@ class Reach {
 
   // Counts a launch that reached extents of these blocks, which are pinned; the first one gets a line, with advice
   // unless that is empty. No lock.
-  void NoteLaunch(const std::vector<Block*>& pinned, absl::FunctionRef<std::string()> advice);
+  void NoteLaunch(const std::vector<Block*>& pinned, uint64_t tag, absl::FunctionRef<std::string()> advice);
 
  private:
   void SetLocked(const TableLock& lock, Block* block, std::vector<PinnedBuffer> reached);

@@ -123,8 +123,8 @@ struct Stall {
   uint64_t lost_nanos = 0;  // of it, the GPU had nothing to do
 };
 
-// What is reported of the motion of blocks, where a report is wanted: each move of bytes that has ended, and
-// each wait that a launch, or the GPU, had for one. Nothing is reported of a launch whose blocks are all
+// What is reported of the motion of blocks, where a report is wanted: each move of bytes that has ended, each wait
+// that a launch, or the GPU, had for one, and each launch that reached host memory. Nothing is reported of a launch whose blocks are all
 // resident, unless the GPU ran out of work over the bound on launches under way. Implemented by the log of a
 // report (integration/report).
 class MotionObserver {
@@ -134,6 +134,8 @@ class MotionObserver {
   // but a lock of a higher rank, and must not allocate.
   virtual void OnMove(const EndedMove& move) = 0;
   virtual void OnStall(const Stall& stall) = 0;
+  // A launch with that tag was let through while so many bytes of its blocks were in host memory, in whole chunks.
+  virtual void OnReach(uint64_t tag, uint64_t bytes) = 0;
 };
 
 // Whether a block may leave the GPU at all, in the opinion of a module outside the residency

@@ -230,6 +230,7 @@ def hostile():
     data["kernels"] = ["</script><script>document.title='x'</script>", "<img src='http://127.0.0.1:9/x'>", "]]>", "\\u003c", "k" * 4000]
     data["largest_blocks"][0]["last_kernel"] = data["kernels"][0]
     data["costliest_kernels"][0]["kernel"] = data["kernels"][4]
+    data["reaching_kernels"] = [{"kernel": data["kernels"][0], "launches": 1, "bytes": GIB, "most_bytes": GIB}]
     data["phases"][0]["name"] = "</script>"
     data["move_kinds"][0] = "datum['x']</script>"
     data["stall_causes"][0] = "</script>"

@@ -56,6 +56,16 @@ class FiguresTest(Case):
         self.assertEqual([row[1:4] for row in shown], [["the job", "weights", "20.0 s"], ["the job", "cache", "18.0 s"], ["outside", "everything", "20.0 s"]])
         self.assertEqual([row[7] for row in shown], ["17.2 GB/s", "", "537 MB/s"])
 
+    def test_kernels_that_reached_host_memory_are_named(self):
+        data = report_samples.small()
+        costs = figures(self.write("small.json", data), "--no-what-if")["sections"]["costs"]
+        self.assertNotIn("reaching_kernels", costs["tables"])
+        data["reaching_kernels"] = [{"kernel": "add", "launches": 3, "bytes": 6 * 2**30, "most_bytes": 2**31}]
+        costs = figures(self.write("reaching.json", data), "--no-what-if")["sections"]["costs"]
+        self.assertEqual([[cell["shown"] for cell in row] for row in costs["tables"]["reaching_kernels"]["rows"]],
+                         [["add", "3", "6.00 GiB", "2.00 GiB"]])  # fmt: skip
+        self.assertTrue(any("A budget that is larger" in words for words in costs["words"]), costs["words"])
+
     def test_figures_are_the_files(self):
         data = report_samples.run()
         sections = figures(self.write("run.json", data), "--watts", "500", "--price-per-kwh", "0.4", "--ssd-tbw", "1200")["sections"]

@@ -124,6 +124,20 @@ TEST_F(RunReportTest, MovesAndStallsOfTheDeviceComeIntoItsFile) {
   EXPECT_EQ(Written(path())["job"]["ended"], true);
 }
 
+TEST_F(RunReportTest, KernelsThatReachHostMemoryAreNamed) {
+  RunReport report = Report();
+  allocator::MotionObserver* const motion = report.AddDevice({});
+  report.Write(figures_, /*ended=*/false);
+  EXPECT_FALSE(Written(path()).contains("reaching_kernels"));
+  motion->OnReach(7, 2 << 20);
+  motion->OnReach(7, 6 << 20);
+  motion->OnReach(8, 1);  // without a name
+  report.Write(figures_, /*ended=*/true);
+  EXPECT_EQ(Written(path())["reaching_kernels"],
+            json::parse(R"([{"kernel":"gemm","launches":2,"bytes":8388608,"most_bytes":6291456}])"));
+  EXPECT_TRUE(Written(path())["costliest_kernels"].empty()) << "it waited for nothing";
+}
+
 TEST_F(RunReportTest, TransfersAreWhatTheCountersGrewBy) {
   RunReport report = Report();
   report.AddDevice({});

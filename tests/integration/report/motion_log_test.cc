@@ -16,8 +16,10 @@ using allocator::EndedMove;
 using allocator::MoveKind;
 using allocator::Stall;
 using allocator::StallCause;
-using ::testing::Pair;
+using ::testing::AllOf;
+using ::testing::Field;
 using ::testing::UnorderedElementsAre;
+using Sums = MotionLog::LaunchSums;
 
 EndedMove MoveOf(uint32_t block, uint64_t bytes, int64_t at = 0) {
   return {MoveKind::kGpuToHost, BlockId(0, block), bytes, at, at + 5};
@@ -56,7 +58,15 @@ TEST(MotionLogTest, SumsAreOfTheWholeRun) {
   EXPECT_EQ(log.SumsOf(BlockId(0, 3)).moved_bytes, 400u);
   EXPECT_EQ(log.SumsOf(BlockId(0, 3)).stalled_nanos, 51u);
   EXPECT_EQ(log.SumsOf(BlockId(0, 4)).moved_bytes, 0u);
-  EXPECT_THAT(log.StalledNanosByTag(), UnorderedElementsAre(Pair(7, 50), Pair(8, 1)));
+  log.OnReach(7, 30);
+  log.OnReach(7, 50);
+  log.OnReach(0, 1000);
+  const auto is = [](uint64_t tag, uint64_t stalled, uint64_t reaching, uint64_t bytes, uint64_t most) {
+    return AllOf(Field(&Sums::tag, tag), Field(&Sums::stalled_nanos, stalled),
+                 Field(&Sums::reaching, reaching), Field(&Sums::reached_bytes, bytes),
+                 Field(&Sums::most_reached_bytes, most));
+  };
+  EXPECT_THAT(log.SumsByTag(), UnorderedElementsAre(is(7, 50, 2, 80, 50), is(8, 1, 0, 0, 0)));
 }
 
 TEST(MotionLogTest, WhatDoesNotFitTheTablesIsLeftOutOfTheSumsAlone) {
@@ -69,7 +79,7 @@ TEST(MotionLogTest, WhatDoesNotFitTheTablesIsLeftOutOfTheSumsAlone) {
   for (uint64_t tag = 2; tag < 50; ++tag) log.OnStall(StallOf(1, tag, 10));
   EXPECT_EQ(log.SumsOf(BlockId(0, 8)).moved_bytes, 0u);
   EXPECT_EQ(log.SumsOf(BlockId(0, 4'000'000)).stalled_nanos, 0u);
-  EXPECT_EQ(log.StalledNanosByTag().size(), 4u);
+  EXPECT_EQ(log.SumsByTag().size(), 4u);
   EXPECT_EQ(log.Copy().moves.size(), 1u);
   EXPECT_EQ(log.Copy().stalls.size(), 49u);
 }

@@ -51,6 +51,7 @@ class Sums : public MotionObserver {
     if (stall.tag == kTag) ++with_tag;
     if (stall.block.valid()) ++with_block;
   }
+  void OnReach(uint64_t, uint64_t) override {}
   uint64_t Bytes(MoveKind kind) const { return bytes[static_cast<size_t>(kind)]; }
   uint64_t Nanos(StallCause cause) const { return nanos[static_cast<size_t>(cause)]; }
   uint64_t Lost(StallCause cause) const { return lost[static_cast<size_t>(cause)]; }

@@ -12,6 +12,7 @@ from harness import MIB
 TRAIN = ("--width", "384", "--layers", "4", "--heads", "4", "--sequence", "64", "--batch", "8", "--steps", "6", "--optimizer-form",
          "plain")  # fmt: skip
 MEMORY_MIB = 112
+COMPARED = "reads_long"  # the case in which the GPU compares what comes back, in the checksums' place
 # Name, the fault (times from the directory's first request on), and what the log must say.
 CASES = (
     ("reads", "read:EIO:300ms:30ms", ()),
@@ -36,7 +37,8 @@ def main():
     for name, fault, lines in CASES[:3] if args.short else CASES:
         with tempfile.TemporaryDirectory(dir=here.work) as directory:
             cap = job.Cap(MEMORY_MIB * MIB, "0", directory, {"io_faults": fault, "disk_reserve": "1GiB"})
-            seen = run(here, name, job.PRELOAD, cap)
+            compared = {"SPILLWAY_VERIFY": "on", "SPILLWAY_CHECKSUM": "off"} if name == COMPARED else {}
+            seen = run(here, name, job.PRELOAD, cap, **compared)
         if not problems.expect(seen.report is not None, f"{name}: status {seen.exit_status}\n{seen.log[-3000:]}"):
             continue
         for key in ("losses_sha256", "state_sha256"):
@@ -46,6 +48,8 @@ def main():
         ends = re.findall(r"gets no new spill slots|works again and gets|answers again", seen.log)
         problems.expect(not ends or ends[-1] != "gets no new spill slots", f"{name}: the directory is closed at the end")
         problems.expect((seen.keys["ssd_written_bytes"] or 0) > 0, f"{name}: nothing was written, so nothing was shown")
+        fetches = (seen.metrics or {}).get("verified_fetches"), (seen.metrics or {}).get("wrong_arrivals")
+        problems.expect((fetches[0] > 0) == bool(compared) and fetches[1] == 0, f"{name}: verified, wrong: {fetches}")
         print(f"{name}: {fault}, {seen.keys['ssd_written_bytes'] / MIB:.0f} MiB to disk, {seen.seconds:.1f} s", flush=True)
     problems.exit()
 

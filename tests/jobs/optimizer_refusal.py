@@ -15,9 +15,10 @@ BUDGET = 64 * MIB  # all of it may be lent to blocks; a list of 12 takes 24 MiB,
 GROUP = {"SIMCUDA_FOREACH_GROUP": "12"}  # tensors in a launch, as on a GPU
 
 
-def run(here, mode, form, cap=None, reach="auto"):
+def run(here, mode, form, cap=None, reach="auto", report=None):
+    variables = GROUP | {"SPILLWAY_REACH": reach} | ({"SPILLWAY_REPORT": str(report)} if report else {})
     return job.run_job(here, mode, ["--form", form], cap, script=SCRIPT, name=f"{mode}-{form}-{reach}", show=lambda line: False,
-                       extra_environment=GROUP | {"SPILLWAY_REACH": reach})  # fmt: skip
+                       extra_environment=variables)  # fmt: skip
 
 
 def says(finished, what, words, problems):
@@ -32,8 +33,11 @@ def of_lists(here, form, words, cap, problems):
     refused = run(here, job.PRELOAD, form, cap, reach="off")
     problems.expect(refused.keys["status"] != "ok", f"{form}: it ran, so nothing was shown")
     says(refused, "a launch was refused", (*words, "MiB, and the budget leaves"), problems)
-    uncapped, reached = run(here, job.UNCAPPED, form), run(here, job.PRELOAD, form, cap)
+    page = here.work / f"{form}.report.json"
+    uncapped, reached = run(here, job.UNCAPPED, form), run(here, job.PRELOAD, form, cap, report=page)
     says(reached, "the blocks of one launch do not fit", words, problems)
+    named = (job.read_json(page) or {}).get("reaching_kernels", [])
+    problems.expect(any(kernel["bytes"] >= kernel["most_bytes"] > 0 for kernel in named), f"{form}: the report names {named}")
     problems.expect(reached.report and uncapped.report == reached.report, f"{form}: the run that reached gave other bits")
 
 

@@ -114,6 +114,28 @@ absl::StatusOr<std::unique_ptr<CoreDevice>> CoreDevice::Create(const CoreSetup& 
   return device;
 }
 
+namespace {
+
+ResidencyOptions OptionsOf(const CoreSetup& setup) {
+  ResidencyOptions options;
+  options.budget_bytes = setup.budget_bytes;
+  options.idle_nanos = setup.idle_nanos;
+  options.external_share_bytes = setup.external_share_bytes;
+  options.reserve_bytes = setup.reserve_bytes;
+  options.evict = setup.evict;
+  options.measure_link = setup.measure_link;
+  options.link_apart_nanos = setup.link_apart_nanos;
+  options.soft_evictions = setup.soft;
+  options.verify_arrivals = setup.verify_arrivals;
+  options.verify_always = setup.verify_always;
+  options.free_reserve_bytes = setup.free_reserve_bytes;
+  options.run_ahead_bytes = setup.run_ahead_bytes;
+  options.largest_handle = setup.largest_handle;
+  return options;
+}
+
+}  // namespace
+
 absl::Status CoreDevice::Build(const CoreSetup& setup) {
   const CudaDriver* const driver = setup.driver != nullptr ? setup.driver : Driver();
   may_fail_ = setup.may_fail;
@@ -140,20 +162,6 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
     if (setup.grow_ahead)  // likewise
       disk_->GrowTo(std::min<uint64_t>(setup.disk_cap_bytes, 32 << 20)).IgnoreError();
   }
-  ResidencyOptions options;
-  options.budget_bytes = setup.budget_bytes;
-  options.idle_nanos = setup.idle_nanos;
-  options.external_share_bytes = setup.external_share_bytes;
-  options.reserve_bytes = setup.reserve_bytes;
-  options.evict = setup.evict;
-  options.measure_link = setup.measure_link;
-  options.link_apart_nanos = setup.link_apart_nanos;
-  options.soft_evictions = setup.soft;
-  options.verify_arrivals = setup.verify_arrivals;
-  options.verify_always = setup.verify_always;
-  options.free_reserve_bytes = setup.free_reserve_bytes;
-  options.run_ahead_bytes = setup.run_ahead_bytes;
-  options.largest_handle = setup.largest_handle;
   ResidencyParts parts;
   parts.driver = driver;
   parts.context = Context();
@@ -168,9 +176,9 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
   parts.pause_gate = setup.pause_gate;
   parts.share = setup.share;
   if (setup.audit != nullptr) {
-    residency_ = std::make_unique<AuditedResidency>(options, parts);
+    residency_ = std::make_unique<AuditedResidency>(OptionsOf(setup), parts);
   } else {
-    residency_ = std::make_unique<DeviceResidency>(options, parts);
+    residency_ = std::make_unique<DeviceResidency>(OptionsOf(setup), parts);
   }
   return residency_->Start();
 }

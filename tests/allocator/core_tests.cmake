@@ -46,7 +46,7 @@ spillway_test(allocator_units_test
 set_source_files_properties(residency/state/stream_events_test.cc PROPERTIES
   COMPILE_DEFINITIONS SPILLWAY_SIMCUDA_DRIVER="$<TARGET_FILE:simcuda_driver>")
 spillway_test(clean_copies_test
-  SOURCES driver/device_hash_test.cc early_copies_test.cc residency/state/clean_copies_test.cc
+  SOURCES ../fakes/faulty_engine.cc driver/device_hash_test.cc early_copies_test.cc residency/state/clean_copies_test.cc
     residency/transfer/arrival_check_test.cc residency/state/standstill_test.cc residency/transfer/copy_out_test.cc residency/transfer/link_probe_test.cc
     residency/transfer/soft_blocks_test.cc residency/transfer/unseen_writes_test.cc residency/transfer/write_sampler_test.cc
   DEPS spillway_core_fixture LABELS unit)

@@ -21,7 +21,7 @@ class Module:
 
 MOST = (
     Module(("integration/hooks", "integration/escape", "integration/prediction"), chain=9, units=28),
-    Module(("allocator/residency",), chain=10, units=44),
+    Module(("allocator/residency",), chain=10, units=45),
     Module(("policy/bound", "policy/offline", "policy/planner", "policy/simulator", "policy/trace"), chain=7, units=0),
     Module(("policy/estimate",), chain=8, units=0),
 )

@@ -388,6 +388,8 @@ JobCounts RunJob(World* world, const JobSettings& settings, Random* random) {
   shared.counts.early_copies = stats.early_copies;
   shared.counts.reached_launches = stats.reached_launches;
   shared.counts.soft_evictions = stats.soft_evictions;
+  shared.counts.verified_fetches = stats.verified_fetches;
+  shared.counts.wrong_arrivals = stats.wrong_arrivals;
   shared.counts.disk_bytes = stats.disk_spilled_bytes;
   shared.counts.pauses = shared.pauses.pauses();
   return shared.counts;

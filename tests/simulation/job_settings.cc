@@ -65,6 +65,8 @@ void JobCounts::Add(const JobCounts& other) {
   reached_launches += other.reached_launches;
   soft_evictions += other.soft_evictions;
   hidden_uses += other.hidden_uses;
+  verified_fetches += other.verified_fetches;
+  wrong_arrivals += other.wrong_arrivals;
 }
 
 }  // namespace spillway::simulation

@@ -47,6 +47,7 @@ struct JobCounts {
   uint64_t operations = 0, launches = 0, refused_launches = 0, refused_allocations = 0;
   uint64_t evictions = 0, cancelled = 0, faults = 0, clean_drops = 0, early_copies = 0, disk_bytes = 0;
   uint64_t pauses = 0, reached_launches = 0, soft_evictions = 0, hidden_uses = 0;
+  uint64_t verified_fetches = 0, wrong_arrivals = 0;
   void Add(const JobCounts& other);
 };
 

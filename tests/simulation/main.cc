@@ -260,7 +260,9 @@ int Main(int argc, char** argv) {
       "switch "
       "points, "
       "%llu evictions, %llu cancelled, %llu faults, %llu clean drops, %llu early copies, %llu bytes to disk, "
-      "%llu pauses, %llu launches that reached host memory, %llu soft evictions, %llu hidden uses, %.1f s\n",
+      "%llu pauses, %llu launches that reached host memory, %llu soft evictions, %llu hidden uses, %llu "
+      "verified "
+      "fetches (%llu with wrong bytes), %.1f s\n",
       static_cast<unsigned long long>(arguments.first), static_cast<unsigned long long>(seed - 1),
       static_cast<unsigned long long>(sum.operations), static_cast<unsigned long long>(sum.launches),
       static_cast<unsigned long long>(sum.refused_launches),
@@ -270,7 +272,8 @@ int Main(int argc, char** argv) {
       static_cast<unsigned long long>(sum.early_copies), static_cast<unsigned long long>(sum.disk_bytes),
       static_cast<unsigned long long>(sum.pauses), static_cast<unsigned long long>(sum.reached_launches),
       static_cast<unsigned long long>(sum.soft_evictions), static_cast<unsigned long long>(sum.hidden_uses),
-      seconds_since());
+      static_cast<unsigned long long>(sum.verified_fetches),
+      static_cast<unsigned long long>(sum.wrong_arrivals), seconds_since());
   return 0;
 }
 

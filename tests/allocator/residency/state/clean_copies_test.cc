@@ -36,7 +36,7 @@ TEST(CleanCopiesTest, CopiesOfNoProvenUseGoFirstThenTheOldest) {
     block.chunks = 1;
     std::vector<PinnedBuffer> buffer;
     ASSERT_EQ(host.Take(HostUse::kStorage, 1, &buffer), 1u);
-    copies.Keep(lock, &block, {{buffer[0], {}, false}}, {});
+    copies.Keep(lock, &block, {ExtentHome::InHost(buffer[0])}, {});
   }
   blocks[0].copies.backoff.NoteUnchanged();
   EXPECT_EQ(copies.host_buffers(lock), 3u);

@@ -116,7 +116,8 @@ TEST_F(ArrivalCheckTest, AFlipInHostMemoryRefusesTheLaunchAndNoOther) {
   FlipAtHome(device, block);
   EXPECT_EQ(Launch(device, block), CUDA_ERROR_OPERATING_SYSTEM);
   EXPECT_THAT(device->LastError(), HasSubstr("cannot be read back, and there is no other copy"));
-  EXPECT_THAT(device->LastError(), HasSubstr("it has changed in host memory (SPILLWAY_VERIFY)"));
+  EXPECT_THAT(device->LastError(),
+              HasSubstr("What comes back is not what had left, twice: it has changed in host memory"));
   EXPECT_EQ(device->Stats().wrong_arrivals, 2u);
   WaitForState(device, block, BlockState::kSpilled);
   EXPECT_EQ(Wrong(device, other, 2), 0u);

@@ -186,6 +186,7 @@ def rest(size):
     return (
         Ask("addresses", facts.addresses),
         Ask("copy rates by size", facts.copies),
+        Train(gpt(size, "bf16", fused=True), (Way(50), Way(50, settings=(("verify", "on"),)))),
         Train(script(size, "llama"), (Way(50),)),
         Train(script(size, "resnet"), (Way(50),)),
         *(Train(Case(page, third_party, (page, "--steps", str(steps)), OFFLINE), (Way(50, host=0.2),)) for page, steps in PAGES),

@@ -127,6 +127,17 @@ const Scene kScenes[] = {
        stage.ExpectVerified();
      },
      [](CoreSetup& setup) { setup.verify_always = true; }},
+    {"verified fetch", kRoomy, true,
+     [](Stage& stage) {
+       stage.AwaitHash();
+       stage.Add();
+     },
+     [](Stage& stage) {
+       stage.Evict(0);
+       stage.Check(0);
+       stage.ExpectComparedFetch();
+     },
+     [](CoreSetup& setup) { setup.verify_arrivals = true; }},
     {"mapped where it lies", kRoomy, true,
      [](Stage& stage) {
        stage.AwaitHash();

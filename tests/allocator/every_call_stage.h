@@ -214,6 +214,9 @@ class Stage {
   void ExpectVerified() {
     if (failure_.call.empty() && device()->Stats().verified_evictions == 0) Problem("nothing was verified");
   }
+  void ExpectComparedFetch() {
+    if (failure_.call.empty() && device()->Stats().verified_fetches == 0) Problem("nothing was compared");
+  }
   void AwaitHash() {
     if (!tests::WaitUntil([&] { return device()->hash()->Get() != nullptr; }, kLongestWait))
       Problem("no hash is loaded");

@@ -23,29 +23,39 @@ bool Faulter::ChecksArrival(const FetchJob& job) const {
          block.memory.reached.empty() && hash_->Get() != nullptr;
 }
 
-// All copies have been enqueued. Where too many hashes are under way, the next poll tries again.
+// All copies have been enqueued.
 bool Faulter::BeginCheck(FetchJob* job) {
-  EnqueueHash(job);
-  if (!job->arrived.valid()) return false;
   absl::StatusOr<CUevent> mark = copies_->MarkIn();
   if (SPILLWAY_MUTANT(kArrivalUnawaited) && mark.ok()) {
-    ForgetHash(job);
     const TableLock lock(core_->table);
     job->block->fetch.arrival = *mark;
     core_->table.changed.NotifyAll();
   } else if (mark.ok()) {
-    job->hashed = *mark;
+    job->copied = *mark;
   } else {  // what was enqueued has ended, or the device has an error
-    ForgetHash(job);
     job->failure = mark.status();
   }
   return true;
 }
 
-bool Faulter::CheckArrival(FetchJob* job) {
-  if (!copies_->Done(job->hashed)) return false;
-  if (!job->staged.empty()) copy_in_.ReturnStaging(job);
+// The hash has a stream of its own: copies of other blocks go on meanwhile. Where too many hashes are under way, the
+// next poll tries again; where the driver refuses one, the block counts as one that left without a hash.
+bool Faulter::BeginArrivedHash(FetchJob* job) {
+  if (!copies_->Done(job->copied)) return false;
+  copy_in_.ReturnStaging(job);
   if (!job->staged.empty()) return false;
+  const Block& block = *job->block;
+  const absl::StatusOr<CUevent> ended =
+      copies_->BeginHash(hash_->Get(), block.address, core_->BytesOfCopy(block), &job->arrived);
+  if (absl::IsUnavailable(ended.status())) return false;
+  core_->clock.GiveEvent(std::exchange(job->copied, nullptr));
+  ended.ok() ? void(job->hashed = *ended) : Publish(job);
+  return true;
+}
+
+bool Faulter::CheckArrival(FetchJob* job) {
+  if (job->copied != nullptr) return BeginArrivedHash(job);
+  if (!copies_->Done(job->hashed)) return false;
   SPILLWAY_DELAY_POINT("faulter.compares");
   const bool same = hash_->Get()->Take(&job->arrived) == job->block->copies.content;
   ForgetHash(job);
@@ -86,8 +96,9 @@ void Faulter::FetchAgain(FetchJob* job) {
 // The device has completed it, if it was enqueued.
 void Faulter::ForgetHash(FetchJob* job) {
   if (job->arrived.valid()) hash_->Get()->Drop(&job->arrived);
-  if (job->hashed != nullptr) core_->clock.GiveEvent(job->hashed);
-  job->hashed = nullptr;
+  for (CUevent* const event : {&job->copied, &job->hashed}) {
+    if (*event != nullptr) core_->clock.GiveEvent(std::exchange(*event, nullptr));
+  }
 }
 
 }  // namespace spillway::allocator

@@ -35,7 +35,8 @@ struct FetchJob {
   bool from_host = false;        // all of it: measured as one transfer, until the link has been given the end
   bool still = false;            // in a standstill, from then until the bytes have arrived
   DeviceHash::Request arrived;   // of the bytes that have come, to be compared with those that had left
-  CUevent hashed = nullptr;      // completes with `arrived`, where no launch may have the block before
+  // Where no launch may have the block before it has been compared: the copies are in; `arrived` is there.
+  CUevent copied = nullptr, hashed = nullptr;
   int wrong_arrivals = 0;        // how often other bytes had come
   int64_t began = 0;             // nanoseconds of the steady clock
   absl::Status failure;          // a driver error, or the bytes cannot be read: the fetch is taken back

@@ -50,19 +50,10 @@ bool CopyOut::BeginHash(EvictJob* job) {
     hash_->ReportMissing();
     return false;
   }
-  absl::StatusOr<DeviceHash::Request> request =
-      hash->Enqueue(hash->stream(), job->block->address, core_->BytesOfCopy(*job->block));
-  if (!request.ok()) return false;
-  absl::StatusOr<CUevent> event = core_->clock.TakeEvent();
-  if (event.ok() && core_->parts.driver->cuEventRecord(*event, hash->stream()) == CUDA_SUCCESS) {
-    job->hash = *request;
-    job->hashed = *event;
-    return true;
-  }
-  if (event.ok()) core_->clock.GiveEvent(*event);
-  copies_->AwaitEnd(hash->stream()).IgnoreError();
-  hash->Drop(&*request);
-  return false;
+  const absl::StatusOr<CUevent> ended =
+      copies_->BeginHash(hash, job->block->address, core_->BytesOfCopy(*job->block), &job->hash);
+  if (ended.ok()) job->hashed = *ended;
+  return ended.ok();
 }
 
 bool CopyOut::HashEnded(EvictJob* job, ContentHash* result) {

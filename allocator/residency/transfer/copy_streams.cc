@@ -48,6 +48,14 @@ absl::StatusOr<CUevent> CopyStreams::Mark(CUstream stream) {
   return event.status();
 }
 
+absl::StatusOr<CUevent> CopyStreams::BeginHash(DeviceHash* hash, CUdeviceptr address, uint64_t bytes,
+                                               DeviceHash::Request* request) {
+  SPILLWAY_ASSIGN_OR_RETURN(DeviceHash::Request enqueued, hash->Enqueue(hash->stream(), address, bytes));
+  absl::StatusOr<CUevent> mark = Mark(hash->stream());
+  mark.ok() ? void(*request = enqueued) : hash->Drop(&enqueued);
+  return mark;
+}
+
 absl::Status CopyStreams::Record(CUevent event, CUstream stream) {
   return Noted(driver_->cuEventRecord(event, stream), "recording an event on a copy stream");
 }

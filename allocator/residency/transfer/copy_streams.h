@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "allocator/driver/cuda_driver.h"
+#include "allocator/driver/device_hash.h"
 #include "allocator/residency/state/stream_clock.h"
 #include "io/os/wait.h"
 
@@ -37,6 +38,10 @@ class CopyStreams {
   absl::Status RecordIn(CUevent event) { return Record(event, in_); }
   // For a hash of what was copied in.
   CUstream in() const { return in_; }
+  // Enqueues a hash of `bytes` at `address`, beside the copies, and returns an event that completes with it, to be given
+  // back to the clock. Without one no hash is under way.
+  absl::StatusOr<CUevent> BeginHash(DeviceHash* hash, CUdeviceptr address, uint64_t bytes,
+                                    DeviceHash::Request* request);
   // What is enqueued in from now on waits for the event.
   absl::Status MakeInWait(CUevent event);
   // How many copies were enqueued so far, in both directions.

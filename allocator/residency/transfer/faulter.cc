@@ -173,7 +173,7 @@ bool Faulter::Advance(FetchJob* job, bool any_demanded) {
   if (!job->unreadable.ok()) NoteUnreadable(job);
   if (cancelled || !job->failure.ok()) return Drain(job) || progress;
   ForgetDrain(job);
-  if (job->hashed != nullptr) return CheckArrival(job) || progress;
+  if (job->copied != nullptr || job->hashed != nullptr) return CheckArrival(job) || progress;
   progress |= copy_in_.SubmitReads(job, demanded, any_demanded);
   progress |= copy_in_.EnqueueReadExtents(job);
   if (job->failure.ok() && job->disk_extents_left == 0) {
@@ -275,8 +275,9 @@ bool Faulter::Drain(FetchJob* job) {
     if (mark.ok()) job->drained = *mark;
     if (!mark.ok() && core_->error.any()) return false;  // nothing moves any more
   }
-  // Without a mark the copies have ended.
+  // Without a mark the copies have ended. A hash of what has arrived runs on a stream of its own.
   if (job->drained != nullptr && !copies_->Done(job->drained)) return false;
+  if (job->hashed != nullptr && !copies_->Done(job->hashed)) return false;
   ForgetDrain(job);
   SPILLWAY_DELAY_POINT("faulter.before_unmap");
   {

@@ -69,6 +69,7 @@ class Faulter {
   bool TakeMappingBack(FetchJob* job);
   bool ChecksArrival(const FetchJob& job) const;
   bool BeginCheck(FetchJob* job);
+  bool BeginArrivedHash(FetchJob* job);
   bool CheckArrival(FetchJob* job);
   void FetchAgain(FetchJob* job);
   void ForgetHash(FetchJob* job);

@@ -198,6 +198,8 @@ absl::Status SpillStore::Impl::NoCapacity(uint64_t bytes) const {
       text += " on a full disk;";
     } else if (growable.by_limits < kSlotBytes) {
       text += " that " + LimitText(growable) + " keeps from growing;";
+    } else if (growable.by_limits <= growable.by_disk) {
+      text += " that " + LimitText(growable) + " lets grow by " + Mebibytes(growable.by_limits) + " more;";
     } else {
       text += " on a disk with " + Mebibytes(growable.by_disk) +
               " free beyond the reserve (SPILLWAY_DISK_RESERVE);";

@@ -31,7 +31,9 @@ TEST(SpillStoreSpaceTest, ReservesAllOrNothingWithinTheCap) {
   options.directories[0].cap_bytes = 20 * kSlotBytes + 12345;  // clipped to whole slots
   auto store = MakeStore(options);
   EXPECT_EQ(store->space().free_bytes, 20u * kSlotBytes);
-  EXPECT_TRUE(absl::IsResourceExhausted(store->ReserveSlots(21).status()));
+  const absl::Status above = store->ReserveSlots(21).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(above));
+  EXPECT_THAT(std::string(above.message()), HasSubstr("that its cap of 40 MiB lets grow by 40 MiB more"));
   EXPECT_EQ(store->stats().slots_in_use, 0u);
   const std::vector<SlotId> slots = Reserve(store.get(), 20);
   const absl::Status status = store->ReserveSlots(1).status();

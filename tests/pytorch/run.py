@@ -40,7 +40,7 @@ SECONDS = 300  # of a test
 WAYS = {
     outcomes.NATIVE: None,
     "fitting": {"SPILLWAY_HOST_MEMORY": "0", "SPILLWAY_DIRS": "none"},
-    "quarter": {"SPILLWAY_GPU_MEMORY": "25%", "SPILLWAY_HOST_MEMORY": "5GiB", "SPILLWAY_DIRS": "{work}:1GiB"},
+    "quarter": {"SPILLWAY_GPU_MEMORY": "25%", "SPILLWAY_HOST_MEMORY": "6GiB", "SPILLWAY_DIRS": "{work}:1GiB"},
 }
 OTHERS_CHOICE = r"SPILLWAY(?!_DISK_RESERVE$)|SIMCUDA|PYTORCH_|LD_PRELOAD|CI$|GITHUB_|PYTHONPATH"
 

@@ -1,7 +1,7 @@
-// AlignedBuffer: page-aligned memory for direct transfers, which a file opened with O_DIRECT asks for: for
-// probes and rates of disks, for growth by writing, and for benches. Blocks do not pass through it: their
-// buffers are pinned. The process stops when there is no memory. Of one owner; the memory is freed with the
-// object.
+// AlignedBuffer: page-aligned memory for direct transfers, as a file opened with O_DIRECT requires. It serves
+// probes and rates of disks, growth by writing, and benches. Blocks do not pass through it: their buffers are
+// pinned. The process stops when there is no memory. The object has one owner, and the memory is freed with
+// it.
 
 #ifndef SPILLWAY_IO_ALIGNED_BUFFER_H_
 #define SPILLWAY_IO_ALIGNED_BUFFER_H_
@@ -29,11 +29,11 @@ class AlignedBuffer {
   // Aligned to kPageBytes. Valid as long as the object.
   char* data() { return data_; }
   const char* data() const { return data_; }
-  // Bytes, in whole pages: at least what was asked for.
+  // Bytes, in whole pages: at least the requested size.
   size_t size() const { return size_; }
 
  private:
-  const size_t size_;  // whole pages, as aligned_alloc wants it
+  const size_t size_;  // whole pages, as aligned_alloc requires
   char* const data_;
 };
 

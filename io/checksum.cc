@@ -6,8 +6,8 @@
 namespace spillway::io {
 
 uint64_t ChecksumSeed(uint32_t directory, uint32_t index, uint32_t generation) {
-  // Multiplication by odd constants keeps distinct triples apart in practice. It is no protection against
-  // intent.
+  // Multiplication by odd constants keeps distinct triples apart in practice. It does not protect against an
+  // attacker.
   uint64_t seed = uint64_t{index} << 32 | generation;
   seed = (seed ^ (seed >> 29)) * 0xbf58476d1ce4e5b9u;
   return seed ^ (uint64_t{directory} + 1) * 0x9e3779b97f4a7c15u;

@@ -1,6 +1,7 @@
-// CipherBuffers: buffers of a slot each for cipher text, for SpillStore. A buffer belongs to one write and
-// comes back when the last one who holds it lets go: the kernel may use it for longer than the write takes.
-// There are as many as writes were under way at once. Any thread; no memory ends the process, as everywhere.
+// CipherBuffers: buffers of a slot each for cipher text, for SpillStore. A buffer belongs to one write. It
+// comes back when its last owner releases it, because the kernel may use it for longer than the write takes.
+// There are as many buffers as writes were under way at once. Any thread. The process ends when there is no
+// memory, as everywhere.
 
 #ifndef SPILLWAY_IO_CIPHER_BUFFERS_H_
 #define SPILLWAY_IO_CIPHER_BUFFERS_H_
@@ -15,10 +16,10 @@
 
 namespace spillway::io {
 
-// Made by make_shared: a buffer that is out keeps it alive.
+// Made by make_shared: a buffer that is out keeps this object alive.
 class CipherBuffers : public std::enable_shared_from_this<CipherBuffers> {
  public:
-  // A buffer that nobody else has, as large as a slot; its contents are undefined. Whoever has it may pass it
+  // Returns a buffer that nobody else has, as large as a slot, with undefined contents. Its owner may pass it
   // on, on any thread, also after the store has ended.
   std::shared_ptr<AlignedBuffer> Take() {
     std::unique_ptr<AlignedBuffer> buffer;
@@ -30,7 +31,7 @@ class CipherBuffers : public std::enable_shared_from_this<CipherBuffers> {
       }
     }
     if (buffer == nullptr) buffer = std::make_unique<AlignedBuffer>(kSlotBytes);
-    // The last one who has it may be the kernel's: a write that was given up, answered after the store's end.
+    // The last owner may be the kernel, in a write that was given up and is answered after the store's end.
     const auto give_back = [list = shared_from_this()](AlignedBuffer* used) {
       std::unique_ptr<AlignedBuffer> owned(used);
       const os::MutexLock lock(&list->mu_);
@@ -40,9 +41,9 @@ class CipherBuffers : public std::enable_shared_from_this<CipherBuffers> {
   }
 
  private:
-  // Taken with the lock of a queue held, where a transfer is dropped.
+  // Taken with the lock of a queue, where a transfer is dropped.
   os::Mutex mu_{os::LockRank::kBuffers};
-  // It never shrinks: a disk tier that was busy once will be again.
+  // The list never shrinks: a disk tier that was busy once will be busy again.
   std::vector<std::unique_ptr<AlignedBuffer>> unused_ ABSL_GUARDED_BY(mu_);
 };
 

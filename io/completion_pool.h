@@ -1,5 +1,5 @@
 // CompletionPool: the workers that compute checksums and run callbacks, so that a directory's thread only
-// moves bytes. The store has one pool. A WorkerArena gives the threads. The queue of tasks is this class's
+// moves bytes. The store has one pool. A WorkerArena provides the threads. The queue of tasks is this class's
 // own, so that tasks start in order and their end can be waited for. Only its creation fails; a task must not
 // throw.
 
@@ -14,9 +14,9 @@
 
 namespace spillway::io {
 
-// How many workers serve so many drives: two each, at most a quarter of the processors, the rest being the
-// job's; two at least. A GB takes 0.06 s of one for its checksum and 0.2 s more to be encrypted
-// (bench/io_engine_bench, decision 0035), so two keep up with 30 and with 8 GB/s.
+// Number of workers for so many drives: two for each drive, at most a quarter of the processors, since the
+// rest are the job's, and at least two. One worker takes 0.06 s for the checksum of a GB and 0.2 s more to
+// encrypt it (bench/io_engine_bench, decision 0035), so two workers keep up with 30 and with 8 GB/s.
 int WorkersFor(size_t drives, size_t processors);
 
 class CompletionPool {
@@ -28,15 +28,15 @@ class CompletionPool {
   CompletionPool(const CompletionPool&) = delete;
   CompletionPool& operator=(const CompletionPool&) = delete;
 
-  // Runs `task` soon on a worker, never on the calling thread. Tasks start in the order of posting. Any
-  // thread.
+  // Runs `task` soon on a worker, never on the calling thread. Tasks start in the order in which they were
+  // posted. Any thread.
   void Post(std::function<void()> task);
 
-  // The same, before all waiting tasks. For reads: a launch waits for a read, and no launch waits for a
+  // Does the same, before all waiting tasks. For reads: a launch waits for a read, and no launch waits for a
   // write. Any thread.
   void PostFirst(std::function<void()> task);
 
-  // Waits until no task waits or runs. False after `timeout`. Any thread but a worker.
+  // Waits until no task waits or runs. Returns false after `timeout`. Any thread but a worker.
   bool WaitUntilIdle(std::chrono::nanoseconds timeout);
 
  private:

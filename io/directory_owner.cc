@@ -9,7 +9,7 @@
 namespace spillway::io {
 namespace {
 
-constexpr int kMostLinks = 40;  // as the kernel
+constexpr int kMostLinks = 40;  // the kernel's limit
 
 uid_t UnknownOwner() {
   std::ifstream file("/proc/sys/kernel/overflowuid");
@@ -42,7 +42,7 @@ absl::Status CheckOwners(const std::string& directory, int directory_fd) {
     return absl::PermissionDeniedError("it belongs to user " + std::to_string(info.st_uid) +
                                        ", who is neither this one nor root");
   }
-  // As the kernel goes: name by name, and into each link.
+  // Follows the path as the kernel does: name by name, and into each link.
   std::deque<std::string> names;
   PutBefore(directory, &names);
   std::string at = directory.starts_with('/') ? "" : ".";

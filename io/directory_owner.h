@@ -1,6 +1,6 @@
-// Who owns a spill directory and the symbolic links on the way to it. Another user's directory may be a mount that
-// shows that user what is written, and another user's link may lead anywhere tomorrow: both are refused, unless the
-// process runs as root, which may use anybody's. Any thread.
+// Checks the owner of a spill directory and of the symbolic links on the way to it. Another user's directory
+// may be a mount that shows that user the written bytes, and another user's link may lead anywhere tomorrow.
+// Both are refused, unless the process runs as root, which may use anybody's. Any thread.
 
 #ifndef SPILLWAY_IO_DIRECTORY_OWNER_H_
 #define SPILLWAY_IO_DIRECTORY_OWNER_H_
@@ -11,9 +11,10 @@
 
 namespace spillway::io {
 
-// PermissionDenied, with words that go behind the directory's name, when `directory`, or a symbolic link on the way to
-// it, belongs neither to this user nor to root. Owners that this user namespace does not know count as root: so a
-// container sees directories of the machine. `directory_fd`: the directory as it was opened.
+// Fails with PermissionDenied, and words that go behind the directory's name, when `directory`, or a symbolic
+// link on the way to it, belongs neither to this user nor to root. Owners that this user namespace does not
+// know count as root, because a container sees directories of the machine in this way. `directory_fd` is the
+// opened directory.
 absl::Status CheckOwners(const std::string& directory, int directory_fd);
 
 }  // namespace spillway::io

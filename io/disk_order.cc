@@ -11,7 +11,7 @@
 namespace spillway::io {
 namespace {
 
-// The mount's root directory, on which all its processes lock; -1: it cannot be opened.
+// Opens the mount's root directory, on which all its processes lock; -1 when it cannot be opened.
 int OpenRoot(const std::string& directory) {
   const std::string root = MountRoot(directory);
   return root.empty() ? -1 : open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

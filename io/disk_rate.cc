@@ -17,21 +17,22 @@
 namespace spillway::io {
 namespace {
 
-// As SpillStore's requests.
+// The size and number of SpillStore's requests.
 constexpr uint32_t kRequest = 512u << 10;
 constexpr size_t kInFlight = 16;
 constexpr uint64_t kGrowth = 256ull << 20;
 constexpr uint64_t kLeastSpace = kRequest * kInFlight;
-// Reading needs less time than writing: it has no cache to fill.
+// Reading gets less time than writing, since it has no cache to fill.
 constexpr double kWritePart = 0.6;
 constexpr auto kNoAnswer = std::chrono::seconds(30);
 constexpr auto kBetweenReports = std::chrono::milliseconds(100);
 constexpr double kNearlyDone = 0.99;  // of a direction, until its last transfer has ended
 
-// Whole requests.
+// Rounds down to whole requests.
 uint64_t Whole(uint64_t bytes) { return bytes / kRequest * kRequest; }
 
-// Bytes that no drive and no file system can make smaller, with their place in the file at the front.
+// The data are bytes that no drive and no file system can compress, with their place in the file at the
+// front.
 void Mark(char* data, uint64_t offset) { std::memcpy(data, &offset, sizeof(offset)); }
 bool HasMark(const char* data, uint64_t offset) { return std::memcmp(data, &offset, sizeof(offset)) == 0; }
 
@@ -45,14 +46,14 @@ void FillWithNoise(AlignedBuffer* buffer) {
   }
 }
 
-// How many bytes may be moved.
+// Number of bytes that may be moved.
 struct Bounds {
-  uint64_t space = 0;  // what the disk has
-  uint64_t limit = 0;  // what caps and the system's limits allow
+  uint64_t space = 0;  // free on the disk
+  uint64_t limit = 0;  // allowed by caps and the system's limits
   uint64_t Least() const { return std::min(space, limit); }
 };
 
-// One direction: keeps requests in flight from the start of the file on until the time or the bytes end.
+// One direction: keeps requests in flight, from the start of the file until the time or the bytes end.
 class Direction {
  public:
   Direction(OpenedDirectory* opened, AlignedBuffer* buffer, IoOp op, const DiskRateOptions& options)
@@ -86,7 +87,7 @@ class Direction {
   };
 
   static double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-  // What growing the file took does not count: a job's file grows ahead of need.
+  // Time spent on growing the file does not count: a job's file grows ahead of need.
   std::chrono::nanoseconds Elapsed() const { return os::SteadyClock::now() - start_ - growing_; }
 
   absl::Status SubmitOne() {
@@ -106,7 +107,7 @@ class Direction {
 
   absl::Status Grow() {
     const auto before = os::SteadyClock::now();
-    // By one request at first: it shows whether growing means writing.
+    // The first growth is by one request, which shows whether growing means writing.
     const uint64_t to = std::min(grown_ + (grown_ == 0 ? kRequest : kGrowth), bounds_.Least());
     absl::Status grown = opened_->file->Grow(to);
     growing_ += os::SteadyClock::now() - before;
@@ -115,7 +116,7 @@ class Direction {
       if (twice) bounds_.limit = std::min(bounds_.limit, Whole(options_.cap_bytes / 2));
       grown_ = to;
     } else if (absl::IsResourceExhausted(grown) && grown_ > 0) {
-      bounds_.space = grown_;  // others took it meanwhile
+      bounds_.space = grown_;  // others took the rest meanwhile
     } else {
       return grown;
     }
@@ -152,6 +153,8 @@ class Direction {
     options_.progress({op_, end ? 1.0 : std::min(kNearlyDone, std::max(by_time, by_bytes)), done_, seconds});
   }
 
+  // The rate since the first sample of the second half. It is the rate of the whole time when that sample is
+  // less than a quarter of the time old.
   double LateRate(double seconds) const {
     const auto half = std::find_if(samples_.begin(), samples_.end(),
                                    [&](const Sample& sample) { return sample.seconds >= seconds / 2; });
@@ -205,8 +208,8 @@ absl::StatusOr<DiskRates> MeasureDisk(const std::string& path, const DiskRateOpt
   auto buffer = std::make_unique<AlignedBuffer>(kRequest * kInFlight);
   FillWithNoise(buffer.get());
   absl::StatusOr<DiskRates> rates = WriteAndRead(&opened, buffer.get(), bounds, options);
-  // A transfer that is stuck in the kernel may touch the buffer later: it must then never be freed. Closing the
-  // file might wait for the disk.
+  // A transfer that is stuck in the kernel may use the buffer later, so the buffer must never be freed then.
+  // Closing the file might wait for the disk.
   if (!opened.engine->Stop(std::chrono::seconds(1))) {
     (void)buffer.release();
     (void)opened.file.release();

@@ -1,8 +1,9 @@
-// Disk rates: what a directory does when it is written and read for seconds, with the engine and the requests
-// that a job would use. It writes first, then reads back from the start, and compares. Long enough, a drive's
-// own cache is full: the rate of the second half of the time says so. `spillway doctor` calls it; the caller's
-// thread alone, for as long as the options say. The file has no name and is gone at the end, whatever ends
-// the process. Fails where the directory cannot be used or has no space beyond the reserve.
+// Disk rates: the rates of a directory that is written and read for seconds, with the engine and the requests
+// that a job would use. MeasureDisk writes first, then reads back from the start, and compares. If the time
+// is long enough, a drive's own cache fills up, and the rate of the second half of the time shows it.
+// `spillway doctor` calls it, on its own thread alone, for as long as the options say. The file has no name
+// and is gone at the end, whatever ends the process. It fails when the directory cannot be used or has no
+// space beyond the reserve.
 
 #ifndef SPILLWAY_IO_DISK_RATE_H_
 #define SPILLWAY_IO_DISK_RATE_H_
@@ -24,8 +25,8 @@ struct DirectionRate {
   double PerSecond() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }
 };
 
-// What ended the writing: its time; the end of the space beside the reserve; or a limit that leaves space, which
-// is cap_bytes or the system's limit of a file's size.
+// Reason for the end of the writing: its time; the end of the space beside the reserve; or a limit that
+// leaves space, which is cap_bytes or the system's limit of a file's size.
 enum class WriteEnd : uint8_t { kTime, kSpace, kLimit };
 
 struct DiskRates {
@@ -43,7 +44,8 @@ struct DiskProgress {
 
 struct DiskRateOptions {
   std::chrono::nanoseconds time = std::chrono::seconds(10);  // of both directions together
-  // The most that is written; 0: no cap. Where a file can grow only by writing, that counts as well.
+  // Upper limit of the bytes written; 0 for none. On file systems where a file can grow only by writing,
+  // those writes count as well.
   uint64_t cap_bytes = 0;
   uint64_t reserve_bytes = 0;  // left free in the file system; 0: the default of spill stores
   std::function<void(const DiskProgress&)> progress;  // some ten times a second, and at each direction's end

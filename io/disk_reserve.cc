@@ -33,7 +33,7 @@ uint64_t DefaultReserve(uint64_t total_bytes, bool in_pod) {
 
 uint64_t ReserveOf(uint64_t total_bytes, uint64_t reserve_bytes) {
   if (reserve_bytes != 0) return reserve_bytes;
-  static const bool in_pod = InPod();  // it stays so for the process's life
+  static const bool in_pod = InPod();  // does not change during the process's life
   return DefaultReserve(total_bytes, in_pod);
 }
 

@@ -67,7 +67,7 @@ class FaultEngine : public IoEngine {
     return found == faults_.end() ? nullptr : &*found;
   }
 
-  // The drive is back for some of them.
+  // Submits the kept requests for which the drive is back.
   void SubmitKept() {
     std::erase_if(kept_, [this](const IoRequest& request) {
       if (FaultOf(request.op) != nullptr) return false;
@@ -80,9 +80,9 @@ class FaultEngine : public IoEngine {
   const std::vector<DriveFault> faults_;
   const os::Clock* const clock_;
 
-  // The caller's one thread only.
-  int64_t began_ = 0;              // ns of the clock: the first request; 0: none yet
-  std::vector<IoRequest> kept_;    // by a silence
+  // Used by the caller's one thread alone.
+  int64_t began_ = 0;              // time of the first request, in ns of the clock; 0: none yet
+  std::vector<IoRequest> kept_;    // kept back by a silence
   std::vector<IoResult> answers_;  // errors that are due
 };
 

@@ -1,6 +1,6 @@
-// FaultEngine: an IoEngine around another one, whose drive fails by a schedule: for a time, its requests are
-// answered with an error, or are held back as by a drive that is silent and then comes back. What a job does
-// then can thus be tried. The setting io_faults switches it on. It has the threads of the inner engine.
+// FaultEngine: an IoEngine around another one, whose drive fails by a schedule. For a time, its requests are
+// answered with an error, or are kept back as by a drive that is silent and then comes back. This shows what
+// a job does with such a drive. The setting io_faults switches it on. It has the threads of the inner engine.
 
 #ifndef SPILLWAY_IO_FAULT_ENGINE_H_
 #define SPILLWAY_IO_FAULT_ENGINE_H_
@@ -18,23 +18,23 @@
 
 namespace spillway::io {
 
-// One sickness of a drive. Its time counts from the directory's first request.
+// One failure of a drive. Its time counts from the directory's first request.
 struct DriveFault {
   std::optional<size_t> directory{};  // index into SpillStoreOptions::directories; nothing: each of them
   bool reads = false;
   bool writes = false;
   int error = 0;           // errno; 0: silence
   int64_t from_nanos = 0;  // its beginning
-  int64_t for_nanos = 0;   // how long it lasts
+  int64_t for_nanos = 0;   // its duration
 };
 
-// The errno of a name that drives answer ("EIO"), in upper case; 0 for others.
+// The errno of the name of an error that drives return ("EIO"), in upper case; 0 for other names.
 int DriveErrno(std::string_view name);
 
-// "reads of each directory get EIO from 3000 ms on for 30 ms", joined by "; ".
+// A text such as "reads of each directory get EIO from 3000 ms on for 30 ms"; several are joined by "; ".
 std::string DescribeFaults(const std::vector<DriveFault>& faults);
 
-// Only those of `directory` are kept; without any the inner engine itself is returned.
+// Applies the faults of `directory` alone. Returns the inner engine itself when there are none.
 std::unique_ptr<IoEngine> MakeFaultEngine(std::unique_ptr<IoEngine> inner,
                                           const std::vector<DriveFault>& faults, size_t directory,
                                           const os::Clock* clock = os::Clock::System());

@@ -1,6 +1,6 @@
-// What is known of kinds of file systems: their names, what a direct transfer means there, and a few words for
-// people. SpillFile refuses unsuitable ones by it, the probe judges direct transfers, `spillway doctor` shows the
-// words. Any thread; a descriptor that cannot be looked at counts as a kind that is not known.
+// Facts about kinds of file systems: their names, the meaning of a direct transfer there, and a few words for
+// people. SpillFile refuses unsuitable ones by them, the probe judges direct transfers by them, and `spillway
+// doctor` shows the words. Any thread; a descriptor that cannot be examined counts as an unknown kind.
 
 #ifndef SPILLWAY_IO_FILE_SYSTEM_H_
 #define SPILLWAY_IO_FILE_SYSTEM_H_
@@ -11,17 +11,17 @@
 namespace spillway::io {
 
 struct FileSystemKind {
-  std::string name;  // "ext4", "fuse"; "0x..." for a kind that is not known
+  std::string name;  // "ext4", "fuse"; "0x..." for an unknown kind
   // False for memory (tmpfs, ramfs) and for NFS, where an unlinked file outlives its killed process.
   bool suitable = true;
-  // False where another process or machine, or a cache that is not the kernel's, may still have in its memory what a
-  // direct write has reported. Such writes are flushed before they count.
+  // False when another process or machine, or a cache that is not the kernel's, may still have the bytes of a
+  // completed direct write in its memory. Such writes are flushed before they count.
   bool direct_is_on_disk = true;
-  std::string known{};  // what spilling there means beyond this, for people; empty: nothing special
+  std::string known{};  // other effects of spilling there, for people; empty: none
 };
 
-// By the number that statfs has for a file system. `on_block_device`: of a kind that is not known, whether it lies on
-// a block device of its own; else somebody else keeps its bytes.
+// The kind by the number that statfs has for the file system. `on_block_device` tells, for an unknown kind,
+// whether it lies on a block device of its own; otherwise somebody else keeps its bytes.
 FileSystemKind KindOfMagic(uint32_t magic, bool on_block_device);
 
 // The file system of an open descriptor.

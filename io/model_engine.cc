@@ -35,7 +35,8 @@ class ModelEngine : public IoEngine {
   size_t Poll(std::span<IoResult> results, std::chrono::nanoseconds timeout) override {
     const int64_t begin = Now();
     const int64_t deadline = begin + std::min<int64_t>(timeout.count(), INT64_MAX - begin);
-    // A result that is there but not due must not end the call, nor use up a Wake: woken_ remembers the Wake.
+    // A result that has arrived but is not due must not end the call, nor use up a Wake; woken_ remembers the
+    // Wake.
     while (true) {
       TakeArrived(std::chrono::nanoseconds(0));
       const size_t count = TakeDue(results, Now());
@@ -63,7 +64,7 @@ class ModelEngine : public IoEngine {
     const size_t count = inner_->Poll(results, timeout);
     for (size_t i = 0; i < count; ++i) {
       const auto found = due_at_.find(results[i].tag);
-      // A result without a request is passed on: TransferQueue judges it.
+      // A result without a request is passed on, because TransferQueue judges it.
       arrived_.push_back({found == due_at_.end() ? 0 : found->second, results[i]});
       if (found != due_at_.end()) due_at_.erase(found);
     }
@@ -91,7 +92,7 @@ class ModelEngine : public IoEngine {
   const std::unique_ptr<IoEngine> inner_;
   std::atomic<bool> woken_{false};  // stored by Wake before it wakes the inner engine; exchanged by Poll
 
-  // The caller's one thread only.
+  // Used by the caller's one thread alone.
   DiskModel model_;
   std::unordered_map<uint64_t, int64_t> due_at_;  // of the requests that the inner engine has, by tag
   std::vector<Arrived> arrived_;                  // given by the inner engine, not handed out yet

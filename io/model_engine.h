@@ -1,6 +1,6 @@
 // ModelEngine: an IoEngine around another one. It gives each result no sooner than a disk of a set speed
-// would have given it. The effect of a slower disk on a job can thus be measured, and computed beforehand.
-// The inner engine moves the bytes, so that the model is never faster than the real disk. DiskModel is the
+// would have given it, so that the effect of a slower disk on a job can be measured, and computed beforehand.
+// The inner engine moves the bytes, so the model is never faster than the real disk. DiskModel is the
 // arithmetic alone; it reads no clock. The setting io_model switches it on. It has the threads and the errors
 // of the inner engine.
 
@@ -16,16 +16,16 @@
 
 namespace spillway::io {
 
-// One disk. Reads do not slow writes down, nor writes reads.
+// One disk. Reads and writes do not slow each other down.
 struct DiskModelOptions {
   double read_bytes_per_second = 0;   // 0: as fast as the real disk
-  double write_bytes_per_second = 0;  // likewise
+  double write_bytes_per_second = 0;  // 0: as fast as the real disk
   int64_t latency_nanos = 0;          // of each request; latencies of several requests overlap
 
   bool Limits() const { return read_bytes_per_second > 0 || write_bytes_per_second > 0 || latency_nanos > 0; }
 };
 
-// Those of a store's directories.
+// The models of a store's directories.
 struct DiskModels {
   DiskModelOptions all;
   std::map<uint32_t, DiskModelOptions> own;  // by index of the directory; a limit here replaces that of `all`
@@ -34,8 +34,8 @@ struct DiskModels {
   bool Limits() const;
 };
 
-// "read 1.20 GB/s, write 1.20 GB/s, latency 80 us", without what is not limited; for several disks "read 1.20 GB/s;
-// directory 1: write 0.30 GB/s".
+// A text such as "read 1.20 GB/s, write 1.20 GB/s, latency 80 us", without values that are not limited. For
+// several disks: "read 1.20 GB/s; directory 1: write 0.30 GB/s".
 std::string DescribeModel(const DiskModelOptions& options);
 std::string DescribeModels(const DiskModels& models);
 
@@ -45,7 +45,7 @@ class DiskModel {
  public:
   explicit DiskModel(const DiskModelOptions& options) : options_(options) {}
 
-  // When the answer to a request that arrives at `now` is due, in ns. `now` never goes back.
+  // Time at which the answer to a request that arrives at `now` is due, in ns. `now` never goes back.
   int64_t DueAt(IoOp op, uint32_t length, int64_t now);
 
  private:
@@ -53,7 +53,7 @@ class DiskModel {
   int64_t served_until_[2] = {0, 0};  // by direction, ns
 };
 
-// A result is handed out when it is due and the inner engine has given it. Errors and short transfers stay as
+// Returns each result when it is due and the inner engine has given it. Errors and short transfers stay as
 // they are. Time is CLOCK_MONOTONIC, since Poll waits by it.
 std::unique_ptr<IoEngine> MakeModelEngine(std::unique_ptr<IoEngine> inner, const DiskModelOptions& options);
 

@@ -19,15 +19,15 @@
 namespace spillway::io {
 namespace {
 
-// Where locks lie: 2^17 accounts of 2^20 places. A place's lock is a byte longer than the units that it says, so
-// that 0 is seen, too; it never touches the next place, or the kernel would join the two.
+// The layout of the locks: 2^17 accounts of 2^20 places. A place's lock is one byte longer than its number of
+// units, so that 0 is visible, too. It never reaches the next place, or the kernel would join the two.
 constexpr int kPlaceBits = 24;
 constexpr int kAccountBits = kPlaceBits + 20;
 constexpr uint64_t kMostUnits = (uint64_t{1} << kPlaceBits) - 2;
-// Far more than a node has; somebody else's locks must not keep us here for long.
+// Far more than a node has. It bounds the time that somebody else's locks can cost us.
 constexpr size_t kMostLocks = 8192;
 
-// FNV-1a, and a mixer (SplitMix64): places and accounts need only be spread.
+// FNV-1a, and a mixer (SplitMix64). Places and accounts only need to be spread.
 uint64_t HashOf(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char letter : text) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
@@ -50,8 +50,8 @@ struct Range {
   int64_t end;
 };
 
-// The locks of others in `all`. The kernel answers with one at a time; what lies before and behind it is asked
-// about next. A read lock conflicts only with a write lock, which is asked about and never taken.
+// The locks of others in `all`. The kernel returns one lock at a time; the ranges before and behind it are
+// asked about next. A read lock conflicts only with a write lock, which is asked about and never taken.
 std::vector<Range> LocksOfPeers(int fd, Range all) {
   std::vector<Range> found;
   std::vector<Range> left = {all};
@@ -85,8 +85,8 @@ NodeShare::NodeShare(const Options& options)
   Look();
 }
 
-// A place is another's if any byte of it is locked. Two who take one at the same time both see that, and both
-// look for another.
+// A place belongs to another if any byte of it is locked. Two processes that take one at the same time both
+// see that, and both look for another.
 bool NodeShare::Enter(const std::string& directory) {
   const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return false;
@@ -122,7 +122,7 @@ uint64_t NodeShare::Units(uint64_t bytes) const {
   return std::min(kMostUnits, bytes / options_.unit_bytes + (bytes % options_.unit_bytes != 0 ? 1 : 0));
 }
 
-// One call of the kernel's each way: others see the old length or the new one.
+// Uses one call of the kernel in either direction, so that others see the old length or the new one.
 bool NodeShare::SetLength(uint64_t bytes) {
   const int fd = fd_.load();
   if (fd < 0) return true;
@@ -135,7 +135,7 @@ bool NodeShare::SetLength(uint64_t bytes) {
   return fcntl(fd, F_OFD_SETLK, &lock) == 0;
 }
 
-// ---- What the others have.
+// ---- The other processes.
 
 void NodeShare::Look() {
   peers_.clear();
@@ -168,13 +168,13 @@ bool NodeShare::Register(uint64_t bytes, uint64_t total_bytes) {
   if (bytes > before && !fits()) return false;
   if (!SetLength(bytes)) return false;
   taken_ = bytes;
-  // Two may have registered at the same time. Each sees the other, and takes it back.
+  // Two processes may have registered at the same time. Each sees the other, and takes its registration back.
   if (bytes <= before || fits()) return true;
   if (SetLength(before)) taken_ = before;
   return false;
 }
 
-// ---- Where.
+// ---- Places for the locks.
 
 std::vector<std::string> HostMemoryShareDirectories() {
   std::vector<std::string> directories = {"/sys/fs/cgroup/memory"};  // version 1

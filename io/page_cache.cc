@@ -14,7 +14,7 @@
 namespace spillway::io {
 namespace {
 
-// As the kernel has it: headers from before Linux 6.1 lack the fields.
+// The kernel's values. Headers from before Linux 6.1 lack the fields.
 constexpr unsigned kStatxDirectAlignment = 0x2000;
 constexpr size_t kStatxBytes = 256;
 constexpr size_t kAtMask = 0, kAtMemoryAlignment = 0x98, kAtOffsetAlignment = 0x9c;

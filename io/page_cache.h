@@ -1,6 +1,6 @@
-// What the kernel says of a file and its page cache: whether transfers may be direct, and whether what was moved lies
-// in the cache. That a file could be opened with O_DIRECT says neither. The probe asks after its transfers. Any
-// thread; nothing fails: what the kernel does not tell is not known.
+// The kernel's answers about a file and its page cache: whether transfers may be direct, and whether moved
+// bytes lie in the cache. Neither follows from a successful open with O_DIRECT. The probe asks after its
+// transfers. Any thread. Nothing fails: a fact that the kernel does not report is unknown.
 
 #ifndef SPILLWAY_IO_PAGE_CACHE_H_
 #define SPILLWAY_IO_PAGE_CACHE_H_
@@ -10,11 +10,13 @@
 
 namespace spillway::io {
 
-// How many pages of the first `bytes` of an open file lie in the page cache; nothing when that cannot be found out.
+// Number of pages of the first `bytes` of an open file that lie in the page cache; nothing when that cannot
+// be found out.
 std::optional<uint64_t> CachedPages(int fd, uint64_t bytes);
 
-// What direct transfers of the file must be multiples of, in bytes: offsets, lengths and addresses. 0: there are no
-// direct transfers. Nothing on kernels before 6.1, and for file systems that do not say.
+// The number of bytes of which offsets, lengths and addresses of the file's direct transfers must be
+// multiples. 0 when there are no direct transfers. Nothing on kernels before 6.1, and for file systems that
+// do not report it.
 std::optional<uint32_t> DirectAlignment(int fd);
 
 }  // namespace spillway::io

@@ -25,11 +25,12 @@ namespace {
 
 constexpr uint32_t kProbeBytes = 64u << 10;
 
-// A Poll that ends later than this after its time: the process was stopped meanwhile, which is not the disk's.
+// If a Poll ends later than this after its time, the process was stopped meanwhile. Such time is not the
+// disk's.
 constexpr auto kStopped = std::chrono::seconds(1);
 constexpr auto kStopTime = std::chrono::milliseconds(100);  // beyond the deadline
 constexpr auto kPollTime = std::chrono::milliseconds(100);
-constexpr auto kInterrupted = std::chrono::seconds(1);  // then another engine may do better
+constexpr auto kInterrupted = std::chrono::seconds(1);  // after that another engine may do better
 
 // The result of the one request in flight; nothing when it has not come by the deadline.
 std::optional<IoResult> WaitForResult(IoEngine* engine, os::SteadyClock::time_point* deadline) {
@@ -43,7 +44,7 @@ std::optional<IoResult> WaitForResult(IoEngine* engine, os::SteadyClock::time_po
   }
 }
 
-// One request and its whole result.
+// Makes one request and waits for its whole result.
 absl::Status TransferWhole(IoEngine* engine, const IoRequest& request, std::chrono::nanoseconds timeout) {
   const std::string what = std::string(engine->name()) + (request.op == IoOp::kWrite ? ": write" : ": read");
   auto deadline = os::SteadyClock::now() + timeout;
@@ -80,7 +81,8 @@ ThreadEngineOptions ThreadOptions(const SpillStoreOptions& options, PageCache pa
       .thread_name = "spill-io"};
 }
 
-// Unimplemented when direct transfers cannot be relied on, by what is known before any.
+// Fails with Unimplemented when direct transfers cannot be relied on, by the facts that are known before any
+// transfer.
 absl::Status CheckDirect(const SpillFile& file) {
   if (!file.direct()) return absl::UnimplementedError("O_DIRECT is refused");
   const FileSystemKind kind = KindOf(file.fd());
@@ -95,7 +97,8 @@ absl::Status CheckDirect(const SpillFile& file) {
   return absl::OkStatus();
 }
 
-// FailedPrecondition when what the probe moved lies in the page cache (ext4 with data=journal, for one).
+// Fails with FailedPrecondition when the bytes that the probe moved lie in the page cache (ext4 with
+// data=journal, for one).
 absl::Status CheckNotCached(const SpillFile& file) {
   const std::optional<uint64_t> cached = CachedPages(file.fd(), kProbeBytes);
   if (!file.direct() || !cached || *cached == 0) return absl::OkStatus();
@@ -127,8 +130,8 @@ absl::StatusOr<std::unique_ptr<SpillFile>> MakeFile(const std::string& path, con
                            direct_io, FileNaming::kUnnamedIfPossible);
 }
 
-// No other engine is tried: what is stuck may be carried out at any time, and would damage what that one wrote.
-// The file stays open, since closing it may wait for the disk.
+// No other engine is tried after a silence: a stuck request may be carried out at any time, and would damage
+// what another engine has written. The file stays open, since closing it may wait for the disk.
 absl::Status Silent(const std::string& path, const absl::Status& why, std::unique_ptr<SpillFile> file) {
   (void)file.release();
   return absl::DeadlineExceededError("spill directory " + path +
@@ -173,7 +176,8 @@ absl::Status ProbeEngine(IoEngine* engine, std::chrono::nanoseconds timeout) {
   std::memset(read->data(), 0, read->size());
   const absl::Status moved = WriteAndRead(engine, written->data(), read->data(), timeout);
   if (absl::IsDeadlineExceeded(moved) && !engine->Stop(kStopTime)) {
-    // The kernel still has the request, and moves its bytes when the disk answers: nobody else may get them.
+    // The kernel still has the request, and moves its bytes when the disk answers, so nobody else may get
+    // them.
     (void)written.release();
     (void)read.release();
   }
@@ -214,7 +218,7 @@ absl::StatusOr<OpenedDirectory> OpenDirectory(const std::string& path, const Spi
     if (absl::IsDeadlineExceeded(why)) return Silent(path, why, std::move(opened.file));
     os::Log(os::LogLevel::kInfo, "path=" + path + " engine not used: " + std::string(why.message()));
   }
-  // No engine works with O_DIRECT: the page cache may still work.
+  // No engine works with O_DIRECT, but the page cache may still work.
   if (options.engine == EngineKind::kUring) {
     return absl::Status(why.code(),
                         "spill directory " + path +

@@ -1,4 +1,4 @@
-// SlotAllocator: which slots of one file are free. Pure: no locks, no files. SlotTable owns one; the store's
+// SlotAllocator: the free slots of one file. Pure: no locks, no files. SlotTable owns one, and the store's
 // lock guards it. The slot given back last is taken first, so that writes go to blocks that the file system
 // has already written. Wrong use stops the process; nothing else fails.
 
@@ -13,24 +13,25 @@ namespace spillway::io {
 
 class SlotAllocator {
  public:
-  // Adds slots [size(), size() + count) as free. Of these the lowest is taken first.
+  // Adds slots [size(), size() + count) as free. The lowest of them is taken first.
   void Grow(uint32_t count);
 
-  // How many slots at the end of the file are free, without a slot in use or out of use behind them.
+  // Number of free slots at the end of the file, behind the last slot that is in use or out of use.
   uint32_t free_tail() const;
 
-  // Removes the last `count` slots, which are of the free tail.
+  // Removes the last `count` slots, which belong to the free tail.
   void Shrink(uint32_t count);
 
-  // Takes a free slot; nothing when there is none.
+  // Takes a free slot; returns nothing when there is none.
   std::optional<uint32_t> Allocate();
 
-  // Gives a slot back. It must be in use (checked: a slot given back twice would be taken for two extents).
+  // Gives a slot back. It must be in use (checked: a slot that is given back twice would be taken for two
+  // extents).
   void Free(uint32_t index);
 
   // Takes a slot that is in use out of use.
   void Quarantine(uint32_t index);
-  // A quarantined slot is free again.
+  // Makes a quarantined slot free again.
   void Restore(uint32_t index);
 
   bool InUse(uint32_t index) const { return index < in_use_.size() && in_use_[index]; }
@@ -40,7 +41,7 @@ class SlotAllocator {
   uint32_t quarantined_count() const { return quarantined_; }
   uint32_t in_use_count() const { return size() - free_count() - quarantined_; }
 
-  // Aborts when free, used and quarantined slots do not make up the file. Linear; for tests.
+  // Aborts unless free, used and quarantined slots make up the file. Linear; for tests.
   void CheckInvariants() const;
 
  private:

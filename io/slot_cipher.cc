@@ -18,9 +18,9 @@ namespace {
 
 constexpr size_t kKeyBytes = 64;  // two keys of AES-256
 
-// OpenSSL frees what it works with when the process ends, in an exit handler that may come before ours. It
-// tells so before (OPENSSL_atexit): from then on nothing is begun, and what is under way is waited for. Of
-// the process, as OpenSSL is.
+// OpenSSL frees its objects when the process ends, in an exit handler that may come before ours. It calls
+// back before that (OPENSSL_atexit): nothing is begun from then on, and calls under way are waited for. There
+// is one such object in the process, as OpenSSL is.
 struct Uses {
   os::Mutex mu{os::LockRank::kEngine};
   os::CondVar none_left;
@@ -50,8 +50,8 @@ Uses& TheUses() {
 
 }  // namespace
 
-// The functions that are used, as <openssl/evp.h> and <openssl/crypto.h> of 3.0 declare them: its headers are
-// not needed for building.
+// The OpenSSL functions that are used, as <openssl/evp.h> and <openssl/crypto.h> of 3.0 declare them, so the
+// build needs no headers of OpenSSL.
 struct SlotCipher::OpenSsl {
   int (*at_exit)(void (*handler)());
   void* (*fetch)(void* context, const char* algorithm, const char* properties);
@@ -63,7 +63,7 @@ struct SlotCipher::OpenSsl {
   int (*update)(void* context, unsigned char* to, int* to_bytes, const unsigned char* from, int bytes);
 };
 
-// A page of its own: locked, in no core file, and empty in a forked child.
+// The key has a page of its own: locked, in no core file, and empty in a forked child.
 class SlotCipher::Key {
  public:
   Key() = default;
@@ -102,7 +102,7 @@ SlotCipher::SlotCipher(std::unique_ptr<const OpenSsl> openssl, std::unique_ptr<c
     : openssl_(std::move(openssl)), key_(std::move(key)) {}
 
 absl::StatusOr<std::unique_ptr<SlotCipher>> SlotCipher::Create(const std::string& library) {
-  // Never closed: others may use it, and its exit handler lies in it.
+  // The library is never closed, because others may use it and its exit handler lies in it.
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return absl::UnavailableError(dlerror());
   auto openssl = std::make_unique<OpenSsl>();
@@ -142,7 +142,7 @@ absl::Status SlotCipher::Decrypt(const Use& use, const void* cipher, uint32_t by
   return Convert(/*encrypt=*/false, use, cipher, bytes, plain);
 }
 
-// A context for each call, which is little beside a slot: the round keys in it are OpenSSL's to clear.
+// Each call has a context of its own, which costs little beside a slot. OpenSSL clears the round keys in it.
 absl::Status SlotCipher::Convert(bool encrypt, const Use& use, const void* from, uint32_t bytes,
                                  void* to) const {
   if (!TheUses().Begin()) return absl::CancelledError("OpenSSL has ended with the process");

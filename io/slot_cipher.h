@@ -1,11 +1,11 @@
-// SlotCipher: encrypts what is written to spill files, so that a drive that is stolen, sold or read by
-// another shows nothing of the job. AES-256-XTS by OpenSSL, which is opened when it is asked for. The key is
-// made for the process and never leaves it: what was spilled by a job that has ended cannot be read by
-// anyone.
+// SlotCipher: encrypts the bytes that are written to spill files, so that a drive that is stolen, sold or
+// read by another shows nothing of the job. It is AES-256-XTS by OpenSSL, which is opened only when
+// encryption is requested. The key is made for the process and never leaves it, so nobody can read the
+// spilled bytes of a job that has ended.
 //
-// The engine makes it where SPILLWAY_ENCRYPT is on. SpillStore calls it on its completion workers. Not having
-// OpenSSL, or memory for the key, is an error of Create. Calls of OpenSSL fail for want of memory, and once
-// the process ends.
+// The engine creates it where SPILLWAY_ENCRYPT is on, and SpillStore calls it on its completion workers.
+// Create fails without OpenSSL, or without memory for the key. Calls of OpenSSL fail for want of memory, and
+// after the process has begun to end.
 
 #ifndef SPILLWAY_IO_SLOT_CIPHER_H_
 #define SPILLWAY_IO_SLOT_CIPHER_H_
@@ -21,21 +21,21 @@ namespace spillway::io {
 
 class SlotCipher {
  public:
-  // What tells one use of one slot from all others: equal bytes have other cipher text in each.
+  // Distinguishes one use of one slot from all others: equal bytes have different cipher text in each.
   struct Use {
     uint32_t directory = 0;
     uint32_t index = 0;
     uint32_t generation = 0;
   };
 
-  // `library`: of OpenSSL 3. Unavailable, with the loader's words, where it cannot be opened;
-  // FailedPrecondition where the key's memory cannot be kept from being swapped out (ulimit -l).
+  // `library` is OpenSSL 3's. Fails with Unavailable and the loader's message when it cannot be opened, and
+  // with FailedPrecondition when the key's memory cannot be kept from being swapped out (ulimit -l).
   static absl::StatusOr<std::unique_ptr<SlotCipher>> Create(const std::string& library = "libcrypto.so.3");
   ~SlotCipher();
   SlotCipher(const SlotCipher&) = delete;
   SlotCipher& operator=(const SlotCipher&) = delete;
 
-  // `bytes` from `plain` into `cipher`, which may be the same; 16 bytes to 16 MiB. Any thread.
+  // Converts `bytes` from `plain` into `cipher`, which may be the same; 16 bytes to 16 MiB. Any thread.
   absl::Status Encrypt(const Use& use, const void* plain, uint32_t bytes, void* cipher) const;
   absl::Status Decrypt(const Use& use, const void* cipher, uint32_t bytes, void* plain) const;
 

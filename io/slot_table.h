@@ -16,14 +16,14 @@ namespace spillway::io {
 
 enum class WriteOutcome : uint8_t {
   kWritten,
-  kFailed,      // nothing was damaged for good: cancelled, or the disk was full
+  kFailed,      // nothing was damaged for good: canceled, or the disk was full
   kSuspect,     // the place may be bad: out of use until Trust
   kUnanswered,  // a late write may still reach the place: out of use until Answered
 };
 
 class SlotTable {
  public:
-  // What a write left in a slot.
+  // The result of a write to a slot.
   struct Contents {
     uint32_t bytes = 0;
     uint32_t generation = 0;
@@ -32,31 +32,32 @@ class SlotTable {
 
   // Adds `count` free slots at the end of the file.
   void Grow(uint32_t count);
-  // Removes the last `count` slots, which are of the free tail.
+  // Removes the last `count` slots, which belong to the free tail.
   void Shrink(uint32_t count);
-  // Takes a free slot; nothing when there is none.
+  // Takes a free slot; returns nothing when there is none.
   std::optional<uint32_t> Allocate();
-  // The same, or else a suspect slot.
+  // Does the same, or else takes a suspect slot.
   std::optional<uint32_t> AllocateForProbe();
   // Gives a slot back. No write or read of it may be pending.
   void Release(uint32_t index);
 
-  // A write begins, and the old contents are gone. Not while an earlier one is unanswered. Returns the
+  // Begins a write, which ends the old contents. An earlier write must not be unanswered. Returns the
   // generation for the checksum's seed.
   uint32_t BeginWrite(uint32_t index, uint32_t bytes);
-  // The write has ended: after kWritten the slot has contents with this checksum.
+  // Ends the write. After kWritten the slot has contents with this checksum.
   void EndWrite(uint32_t index, WriteOutcome outcome, Checksum checksum);
 
-  // The kernel has answered the write of a slot that ended with kUnanswered.
+  // Called when the kernel has answered the write of a slot that ended with kUnanswered.
   void Answered(uint32_t index);
-  // The drive works: no slot is suspect any more.
+  // Called when the drive works: no slot is suspect any more.
   void Trust();
 
-  // A read begins. Returns what to expect, or nothing when the slot has no contents; then no EndRead follows.
+  // Begins a read. Returns the contents to expect, or nothing when the slot has no contents; then no EndRead
+  // follows.
   std::optional<Contents> BeginRead(uint32_t index);
   void EndRead(uint32_t index);
 
-  // ---- Moving: the store copies contents to a slot of another directory. The owner keeps the index it has.
+  // ---- Moving: the store copies contents to a slot of another directory. The owner keeps its index.
 
   struct Place {
     uint32_t directory = 0;
@@ -64,24 +65,26 @@ class SlotTable {
   };
   // The first slot at or after `from` whose contents lie here, with no transfer pending.
   std::optional<uint32_t> NextToMove(uint32_t from) const;
-  // The contents are about to be copied. Until EndMove the owner may write the slot or give it back.
+  // Called when the contents are about to be copied. The owner may still write the slot or give it back until
+  // EndMove.
   Contents BeginMove(uint32_t index);
-  // Between the two: the owner writes the slot, has written it or has given it back. What was read for the move
-  // is then not to be judged.
+  // Between the two: whether the owner writes the slot, has written it or has given it back. The bytes that
+  // were read for the move must then not be judged.
   bool ChangedWhileMoving(uint32_t index, const Contents& contents) const {
     const Slot& slot = table_[index];
     return slot.moving && (!slot.has_data || slot.contents.generation != contents.generation);
   }
-  // True: the contents are still those of BeginMove. A slot that was given back meanwhile is free now.
+  // Returns true when the contents are still those of BeginMove. A slot that was given back meanwhile is free
+  // now.
   bool EndMove(uint32_t index, const Contents& contents);
-  // The contents lie elsewhere from now on.
+  // Records that the contents lie elsewhere from now on.
   void SetMoved(uint32_t index, Place place);
   std::optional<Place> MovedTo(uint32_t index) const { return table_[index].moved_to; }
   // Slots in use whose contents lie elsewhere.
   uint32_t moved_count() const { return moved_; }
 
   const SlotAllocator& slots() const { return slots_; }
-  // Slots that were taken and whose first write has not begun: writes that are to be expected.
+  // Slots that were taken and whose first write has not begun, so writes are to be expected.
   uint32_t awaiting_write() const { return awaiting_write_; }
 
  private:
@@ -92,7 +95,7 @@ class SlotTable {
     bool has_data = false;
     bool suspect = false;
     bool unanswered = false;
-    bool touched = false;  // a write began since it was taken
+    bool touched = false;  // a write has begun since it was taken
     bool moving = false;
     bool given_back = false;  // while it is moving
     std::optional<Place> moved_to;

@@ -1,6 +1,6 @@
-// SpeedMeter: how fast a drive is in one direction, over the time in which it has requests of it. Idle time
-// does not count, so the value outlives pauses. TransferQueue keeps one for each direction; SpillStore asks
-// them when it gives out slots. One thread begins and ends requests; any thread asks. Nothing can fail.
+// SpeedMeter: the speed of a drive in one direction, over the time in which it has requests. Idle time does
+// not count, so the value outlives idle times. TransferQueue keeps one meter for each direction; SpillStore
+// asks them when it gives out slots. One thread begins and ends requests; any thread asks. Nothing can fail.
 
 #ifndef SPILLWAY_IO_SPEED_METER_H_
 #define SPILLWAY_IO_SPEED_METER_H_
@@ -20,9 +20,9 @@ class SpeedMeter {
     if (in_flight_++ == 0) last_event_.store(now);
   }
 
-  // It has ended with `bytes` moved, which may be 0.
+  // A request has ended with `bytes` moved, which may be 0.
   void End(uint64_t bytes, int64_t now) {
-    // A drive that stood still and works again is not slow for what it missed.
+    // A drive that stood still and works again is not slow for the time that it missed.
     const int64_t took = std::min(now - last_event_.load(), kLongestTurn);
     last_event_.store(--in_flight_ == 0 ? kIdle : now);
     bytes_ += bytes;
@@ -34,8 +34,8 @@ class SpeedMeter {
     known_bytes_.store(bytes_);
   }
 
-  // Bytes a second; 0: not known yet. What is in flight counts with its time and without its bytes: a drive that
-  // stands still becomes slower with each question.
+  // Bytes a second; 0 when not known yet. Requests in flight count with their time and without their bytes,
+  // so a drive that stands still becomes slower with each question.
   double BytesPerSecond(int64_t now) const {
     uint64_t bytes = known_bytes_.load();
     const int64_t last = last_event_.load();
@@ -47,14 +47,15 @@ class SpeedMeter {
  private:
   static constexpr int64_t kIdle = -1;
   static constexpr int64_t kLongestTurn = os::kSecond / 10;
-  // Enough for a steady value, little enough to follow a drive that becomes slow: its bytes take long.
+  // Enough for a steady value, and little enough to follow a drive that becomes slow, because its bytes take
+  // long.
   static constexpr uint64_t kWindowBytes = 16 << 20;
 
-  // The thread of the requests only.
+  // Used by the thread of the requests alone.
   uint32_t in_flight_ = 0;
   uint64_t bytes_ = 0;
 
-  // Written by that thread; read one by one, so that a value may mix two requests.
+  // Written by that thread. They are read one by one, so a value may mix two requests.
   os::Atomic<uint64_t> known_bytes_{0};
   os::Atomic<int64_t> busy_nanos_{0};
   os::Atomic<int64_t> last_event_{kIdle};  // clock, ns

@@ -1,6 +1,7 @@
-// Directories that are closed by errors or by silence. They get no new slots, and reads of what lies there go
-// on. One that is silent opens when the late requests have been answered; one that failed opens after a probe:
-// a write, read and compared. Meanwhile capacity that would lie there is waited for, not refused.
+// Directories that are closed by errors or by silence. They get no new slots, while reads of their slots go
+// on. A silent directory opens when the late requests have been answered; a failed one opens after a probe: a
+// write, which is read and compared. Capacity that would lie in a closed directory is waited for, not
+// refused.
 
 #include <algorithm>
 #include <cstring>
@@ -17,7 +18,7 @@ namespace {
 
 using os::kSecond;
 
-constexpr int64_t kProvedGood = 60 * kSecond;      // open for this long: the next pause is the first again
+constexpr int64_t kProvedGood = 60 * kSecond;      // after so long open, the next delay is the first again
 constexpr int64_t kLookWhileClosed = kSecond / 4;  // while capacity is wanted
 constexpr int64_t kLookWhileUnwanted = 60 * kSecond;
 constexpr char kSilent[] = "does not answer";
@@ -25,7 +26,7 @@ constexpr uint32_t kProbeWriteBytes = std::min(64u << 10, kSlotBytes);
 
 }  // namespace
 
-// A write into a slot, which is then read and compared.
+// A write into a slot, whose bytes are then read and compared.
 struct SpillStore::Impl::Probe {
   Directory* directory = nullptr;
   SlotId slot;
@@ -37,7 +38,7 @@ bool SpillStore::Impl::IsClosed(const Directory& directory) const {
   return directory.closed || directory.silent;
 }
 
-// Bytes of capacity, at most, that the directory adds when it is open again.
+// Upper limit of the capacity, in bytes, that the directory adds when it opens again.
 uint64_t SpillStore::Impl::WhenOpenLocked(const Directory& directory) const {
   if (directory.disk_full) return 0;
   const uint64_t now = uint64_t{directory.table.slots().size()} * kSlotBytes;
@@ -47,13 +48,13 @@ uint64_t SpillStore::Impl::WhenOpenLocked(const Directory& directory) const {
   return unknown ? UINT64_MAX / 4 : now + std::min(more, UINT64_MAX / 4);
 }
 
-// As the rest of a sentence about the directory; "" when it is open.
+// The reason as the rest of a sentence about the directory; "" when it is open.
 std::string SpillStore::Impl::WhyClosedLocked(const Directory& directory) const {
   if (directory.silent) return kSilent;
   return directory.closed ? "failed (" + directory.why_closed + ")" : "";
 }
 
-// As the subject of a wait.
+// The closed directories as the subject of a wait.
 std::string SpillStore::Impl::ClosedDirectoriesLocked() const {
   std::string text;
   for (const auto& directory : directories_) {
@@ -63,10 +64,10 @@ std::string SpillStore::Impl::ClosedDirectoriesLocked() const {
   return text;
 }
 
-// Counts a failure of the disk. Too many in short time close the directory.
+// Counts a failure of the disk. Too many of them in short time close the directory.
 void SpillStore::Impl::NoteFailureLocked(Directory* directory, const absl::Status& status) {
-  // What the end leaves under way is not the disk's failure. A full disk, an interruption and silence have
-  // answers of their own.
+  // Transfers that the end of the store leaves under way are not the disk's failure. A full disk, an
+  // interruption and silence are handled on their own.
   if (status.ok() || stopped_ || absl::IsCancelled(status) || absl::IsResourceExhausted(status) ||
       absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status))
     return;
@@ -79,8 +80,9 @@ void SpillStore::Impl::NoteFailureLocked(Directory* directory, const absl::Statu
                      std::string(status.message()));
 }
 
-// Slots are out of use since writes of them failed, too seldom to close a directory, and `bytes` of capacity lack
-// them: a probe says whether they are good again. False where that would not do.
+// Closes directories with suspect slots, if `bytes` of capacity need these slots. The slots are out of use
+// since writes of them failed, too seldom to close a directory; a probe shows whether they are good again.
+// Returns false when they would not suffice.
 bool SpillStore::Impl::ProbeForLocked(uint64_t bytes) {
   const auto suspect = [this](const Directory& directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return IsUsable(directory) ? directory.table.slots().quarantined_count() : 0u;
@@ -116,7 +118,7 @@ void SpillStore::Impl::CloseFailingLocked(Directory* directory, const std::strin
   PokeLocked();
 }
 
-// The drive has become silent, or has answered.
+// Called when the drive has become silent, or has answered.
 void SpillStore::Impl::NoteSilence(size_t index, bool silent) {
   os::MutexLock lock(&mu_);
   Directory& directory = *directories_[index];
@@ -130,7 +132,8 @@ void SpillStore::Impl::NoteSilence(size_t index, bool silent) {
   grown_cv_.NotifyAll();
 }
 
-// A keeper's turn at a closed directory. Returns when to look again without being poked (clock, ns).
+// Makes a keeper's turn at a closed directory. Returns the time of the next turn unless the keeper is poked
+// (clock, ns).
 int64_t SpillStore::Impl::TurnOfClosedLocked(Directory* directory) {
   const int64_t now = options_.clock->NowNanos();
   const bool wanted = capacity_.load() < WantedLocked();
@@ -152,7 +155,7 @@ int64_t SpillStore::Impl::TurnOfClosedLocked(Directory* directory) {
   auto probe = std::make_shared<Probe>();
   probe->directory = directory;
   const std::optional<uint32_t> slot = directory->table.AllocateForProbe();
-  if (!slot) {  // all are in use: it takes no new bytes but by growing, which writes
+  if (!slot) {  // all are in use: it takes new bytes only by growing, which writes
     OpenLocked(directory);
     return now;
   }
@@ -164,10 +167,11 @@ int64_t SpillStore::Impl::TurnOfClosedLocked(Directory* directory) {
   return next;
 }
 
-// ---- The probe. Its first error counts. What follows runs on the threads of the store's callbacks.
+// ---- The probe. Its first error counts. The functions below run on the threads of the store's callbacks.
 
 void SpillStore::Impl::StartProbe(const std::shared_ptr<Probe>& probe) {
-  // Not the same bytes as the last time: what lies in the slot must not pass for what was written.
+  // The bytes differ from those of the last probe, so old bytes in the slot cannot pass for those just
+  // written.
   uint64_t value = static_cast<uint64_t>(options_.clock->NowNanos()) | 1;
   for (size_t i = 0; i < kProbeWriteBytes; i += sizeof(value)) {
     value = value * 6364136223846793005u + 1442695040888963407u;

@@ -91,7 +91,7 @@ int OpenNamed(int directory_fd, int flags) {
   RemoveLeftNames(directory_fd);
   for (int i = 0; i < kNameAttempts; ++i) {
     char name[64];
-    // Not std::random_device, whose linked-in form asks for glibc 2.36.
+    // This is not std::random_device, whose linked-in form needs glibc 2.36.
     uint64_t random = 0;
     if (getrandom(&random, sizeof(random), 0) != sizeof(random)) return -1;
     std::snprintf(name, sizeof(name), "%s%016llx", kNamePrefix, static_cast<unsigned long long>(random));
@@ -124,9 +124,9 @@ bool IsBtrfs(int fd) {
   return fstatfs(fd, &info) == 0 && static_cast<uint32_t>(info.f_type) == BTRFS_SUPER_MAGIC;
 }
 
-// btrfs counts what was allocated as free until its next commit, up to half a minute later: files would grow into the
-// reserve, each process's by what all have allocated since. The commit is asked for and waited for. Where that is
-// refused the figure stays late.
+// btrfs counts allocated space as free until its next commit, up to half a minute later. Files would grow
+// into the reserve in that time, each process's file by what all have allocated since. The commit is
+// therefore requested and waited for. If it is refused, the figure stays late.
 void CommitAllocation(int fd) {
   uint64_t transaction = 0;
   if (!IsBtrfs(fd) || ioctl(fd, BTRFS_IOC_START_SYNC, &transaction) != 0) return;
@@ -134,7 +134,7 @@ void CommitAllocation(int fd) {
   (void)ignored;
 }
 
-// btrfs writes an overwritten block to a new place, so that the allocated space may not suffice for the next
+// btrfs writes an overwritten block to a new place, so the allocated space may not suffice for the next
 // write. The flag turns that off for an empty file. Other file systems do not know the flag.
 void WriteInPlace(int fd) {
   int flags = 0;
@@ -191,7 +191,8 @@ absl::StatusOr<std::unique_ptr<SpillFile>> SpillFile::Create(const std::string& 
 
 absl::Status SpillFile::Grow(uint64_t bytes, const os::Atomic<bool>* stop) {
   int error = grows_by_writing_.load() ? EOPNOTSUPP : 0;
-  // Blocks are allocated now, not at the write: a full disk must show here, where no transfer is under way.
+  // Blocks are allocated now and not at the write, so that a full disk shows here, where no transfer is under
+  // way.
   if (error == 0 && fallocate(fd(), 0, static_cast<off_t>(size_), static_cast<off_t>(bytes - size_)) != 0) {
     error = errno;
   }
@@ -200,7 +201,7 @@ absl::Status SpillFile::Grow(uint64_t bytes, const os::Atomic<bool>* stop) {
     error = AllocateByWriting(bytes, stop);
   }
   if (error != 0) {
-    // A failed fallocate or write may leave a part.
+    // A failed fallocate or write may leave a part of the growth.
     const int ignored = ftruncate(fd(), static_cast<off_t>(size_));
     (void)ignored;
     return os::StatusFromErrno(error, "spill file in " + directory_ + ": cannot grow from " +
@@ -211,8 +212,8 @@ absl::Status SpillFile::Grow(uint64_t bytes, const os::Atomic<bool>* stop) {
   return absl::OkStatus();
 }
 
-// Writes zeros from size_ to `bytes`. Returns 0 or the errno value. Without O_DIRECT the zeros are written
-// out, since the page cache alone allocates no blocks.
+// Writes zeros from size_ to `bytes`. Returns 0 or the errno value. Without O_DIRECT the zeros are flushed,
+// since the page cache alone allocates no blocks.
 int SpillFile::AllocateByWriting(uint64_t bytes, const os::Atomic<bool>* stop) const {
   AlignedBuffer zeros(1u << 20);
   std::memset(zeros.data(), 0, zeros.size());
@@ -254,7 +255,7 @@ SpillFile::Growable SpillFile::SpaceToGrow(uint64_t size, uint64_t cap_bytes, ui
   const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize;
   const uint64_t reserve = ReserveOf(total, reserve_bytes);
   growable.by_disk = free > reserve ? free - reserve : 0;
-  // Without a word of what other files hold: a limit of this file alone.
+  // This limit ignores other files: it is a limit of this file alone.
   limit(Limit::kFileSystem, size + (total > reserve ? total - reserve : 0));
   return growable;
 }

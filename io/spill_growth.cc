@@ -1,6 +1,6 @@
-// The keepers of the store: one thread per directory. It asks its file system how much is free, grows the
-// file, and gives back what was grown ahead and is not needed when the disk runs short. A disk that does not
-// answer stops only its own keeper. The store's lock is never held during a call of a file system.
+// The keepers of the store: one thread per directory. A keeper asks its file system how much is free, grows
+// the file, and gives back space that was grown ahead and is not needed when the disk runs short. A disk that
+// does not answer stops only its own keeper. The store's lock is never kept during a call of a file system.
 
 #include <algorithm>
 #include <memory>
@@ -20,7 +20,7 @@ constexpr int64_t kLookWhileWanted = kSecond / 10;  // while a caller of GrowTo 
 constexpr int64_t kLookWhileAsked = kSecond / 4;    // while an eviction lacks slots
 constexpr int64_t kLookForSurplus = 5 * kSecond;    // while something could be given back
 constexpr int64_t kLookAtSurplus = kSecond;
-constexpr int64_t kSurplusAge = 2 * kSecond;  // a caller of GrowTo gets this time to promise what it got
+constexpr int64_t kSurplusAge = 2 * kSecond;  // time for a caller of GrowTo to promise its capacity
 constexpr int64_t kForgetAsked = 5 * kSecond;
 constexpr int64_t kStuck = kSecond;  // the result of a call that takes longer is not relied on
 constexpr int64_t kNever = 3600 * kSecond;
@@ -33,7 +33,7 @@ uint64_t SlotsUp(uint64_t bytes) { return (bytes + kSlotBytes - 1) / kSlotBytes 
 
 }  // namespace
 
-// ---- What is wanted.
+// ---- The wanted capacity.
 
 void SpillStore::Impl::SetOwner(CapacityOwner* owner) {
   os::MutexLock lock(&mu_);
@@ -51,14 +51,15 @@ void SpillStore::Impl::PokeLocked() {
   keep_cv_.NotifyAll();
 }
 
-// Capacity that a caller of GrowTo waits for, or that an eviction lacks.
+// Capacity for which a caller of GrowTo waits, or that an eviction lacks.
 uint64_t SpillStore::Impl::WantedLocked() const {
   uint64_t wanted = asked_capacity_;
   for (const uint64_t demand : demands_) wanted = std::max(wanted, demand);
   return wanted;
 }
 
-// The largest of these demands that all directories together can meet; 0: none that is not met already.
+// The largest of these demands that all directories together can meet; 0 when every such demand is already
+// met.
 uint64_t SpillStore::Impl::FeasibleLocked() const {
   uint64_t feasible = 0;
   const auto look_at = [this, &feasible](uint64_t wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -70,7 +71,7 @@ uint64_t SpillStore::Impl::FeasibleLocked() const {
   return feasible;
 }
 
-// Capacity that must stay.
+// Capacity that must be kept.
 uint64_t SpillStore::Impl::NeededLocked() const {
   if (owner_ != nullptr) return owner_->PromisedBytes();
   uint64_t in_use = 0;
@@ -88,7 +89,7 @@ uint64_t SpillStore::Impl::SpareLocked() const {
   return capacity > needed ? capacity - needed : 0;
 }
 
-// How much a directory keeps free ahead of need: growing takes milliseconds, for which no transfer should
+// Bytes that a directory keeps free ahead of need. Growing takes milliseconds, for which no transfer should
 // wait.
 uint64_t SpillStore::Impl::AheadOf(const Directory& directory) const {
   return WholeSlots(std::min(options_.growth_bytes / 2, directory.look.growable.by_disk / kAheadPart));
@@ -98,7 +99,7 @@ bool SpillStore::Impl::StuckLocked(const Directory& directory) const {
   return directory.growing_since != 0 && options_.clock->NowNanos() - directory.growing_since > kStuck;
 }
 
-// How many directories may grow, as far as is known; at least 1.
+// Number of directories that may grow, as far as is known; at least 1.
 size_t SpillStore::Impl::ActiveLocked() const {
   size_t active = 0;
   for (const auto& directory : directories_) {
@@ -126,7 +127,7 @@ void SpillStore::Impl::KeepLoop(Directory* directory) {
   while (!close_files_) keep_cv_.Wait(&mu_);
   const bool in_use = directory->in_use;
   mu_.Unlock();
-  if (!in_use) directory->file->Close();  // does not return on a disk that does not answer
+  if (!in_use) directory->file->Close();  // never returns on a disk that does not answer
   directory->order->Close();
   if (directory->share != nullptr) directory->share->Close();
   mu_.Lock();
@@ -135,7 +136,8 @@ void SpillStore::Impl::KeepLoop(Directory* directory) {
   mu_.Unlock();
 }
 
-// One turn of a keeper: looks, grows, gives back. Returns when to look again without being poked (clock, ns).
+// Makes one turn of a keeper: looks, grows, gives back. Returns the time of the next turn unless the keeper
+// is poked (clock, ns).
 int64_t SpillStore::Impl::TurnLocked(Directory* directory) {
   const int64_t now = options_.clock->NowNanos();
   if (asked_capacity_ != 0 && now - asked_last_ > kForgetAsked) asked_capacity_ = 0;
@@ -149,6 +151,7 @@ int64_t SpillStore::Impl::TurnLocked(Directory* directory) {
     if (growth == 0 || !GrowLocked(directory, growth)) break;
   }
   if (!stopped_) GiveBackLocked(directory);
+  // Promises wake the keepers when they leave less than half of the bytes that are kept ahead.
   const uint64_t ahead = AheadOf(*directory) / 2;
   low_watermark_.store(capacity_.load() - std::min(capacity_.load(), ahead), std::memory_order_relaxed);
   return NextTurnLocked(*directory);
@@ -162,7 +165,7 @@ int64_t SpillStore::Impl::NextTurnLocked(const Directory& directory) const {
   return now + (owner_ != nullptr ? kLookForSurplus : kNever);
 }
 
-// Space as of now; of a shared cap `most_bytes`.
+// Asks for the present space; `most_bytes` is the limit by a shared cap.
 SpillFile::Growable SpillStore::Impl::SpaceOf(const Directory& directory, uint64_t file_bytes,
                                               uint64_t most_bytes) const {
   const uint64_t cap =
@@ -193,13 +196,13 @@ void SpillStore::Impl::LookLocked(Directory* directory) {
   directory->growing_since = 0;
   look.free = look.growable.by_disk;
   if (directory->look.at >= 0 && look.free >= directory->look.free + kSlotBytes) gained_at_ = look.at;
-  // The file system refused growth lately: what it reports as free is not available.
+  // The file system refused growth lately, so the space that it reports as free is not available.
   if (look.at < directory->next_growth_at) look.growable.by_disk = 0;
   directory->look = look;
   grown_cv_.NotifyAll();
 }
 
-// True when the directory is in use again.
+// Returns true when the directory is in use again.
 bool SpillStore::Impl::ReopenLocked(Directory* directory) {
   const int64_t now = options_.clock->NowNanos();
   if (now < directory->full_until) return false;
@@ -225,9 +228,9 @@ uint64_t SpillStore::Impl::GrowthLocked(const Directory& directory) const {
   return std::min(most, GrowthAheadLocked(directory));
 }
 
-// A directory grows up to an equal share of what is wanted, and by what the other directories cannot give. It
-// does not grow while all together cannot meet the demand: that demand is refused, and must not fill the disk
-// first.
+// A directory grows up to an equal share of the wanted capacity, and by what the other directories cannot
+// give. It does not grow while all together cannot meet the demand: such a demand is refused, and must not
+// fill the disk first.
 uint64_t SpillStore::Impl::GrowthForNeedLocked(const Directory& directory) const {
   const uint64_t wanted = FeasibleLocked();
   if (wanted == 0) return 0;
@@ -253,7 +256,7 @@ uint64_t SpillStore::Impl::GrowthAheadLocked(const Directory& directory) const {
   return spare < ahead / 2 ? WholeSlots(ahead - spare) : 0;
 }
 
-// Grows the file by `bytes`, or by as much as the disk has; false when it has nothing.
+// Grows the file by `bytes`, or by as much as the disk has; returns false when it has nothing.
 bool SpillStore::Impl::GrowLocked(Directory* directory, uint64_t bytes) {
   const uint64_t before = directory->file_bytes;
   directory->growing_bytes = bytes;
@@ -261,7 +264,7 @@ bool SpillStore::Impl::GrowLocked(Directory* directory, uint64_t bytes) {
   const bool entered = !demands_.empty() || WantedLocked() <= capacity_.load();
   mu_.Unlock();
   NodeShare* const share = directory->share.get();
-  // Somebody else may have taken it since the look.
+  // Another process may have taken the space since the look.
   const bool ours = share == nullptr || share->Register(before + bytes, directory->settings.cap_bytes);
   if (!ours) bytes = 0;
   bool refused = !ours;
@@ -301,8 +304,8 @@ bool SpillStore::Impl::GrowLocked(Directory* directory, uint64_t bytes) {
   return true;
 }
 
-// Gives back what was grown ahead of need when the disk has little space left. The capacity is lowered first: what
-// is promised afterwards does not count on it.
+// Gives back space that was grown ahead of need when the disk has little space left. The capacity is lowered
+// first, so that later promises do not count on it.
 void SpillStore::Impl::GiveBackLocked(Directory* directory) {
   const uint64_t ahead = AheadOf(*directory);
   const uint64_t spare = SpareLocked() / ActiveLocked();
@@ -336,7 +339,7 @@ void SpillStore::Impl::GiveBackLocked(Directory* directory) {
 
 // ---- The end.
 
-// False when the keeper is stuck in a file system that does not answer.
+// Returns false when the keeper is stuck in a file system that does not answer.
 bool SpillStore::Impl::EndKeeper(Directory* directory, os::SteadyClock::time_point deadline) {
   if (!directory->keeper.joinable()) {  // Open failed before it was started
     directory->file->Close();

@@ -1,7 +1,7 @@
-// Bytes that leave a directory which stays closed: its drive takes no writes any more, and may take no reads
-// before long. Slots that can be read are copied to other directories, one at a time, which leaves most of the
-// drive's places to the job. The owner keeps the slot's id: what is done to it is done to the place where its
-// bytes lie (HomeOfLocked). A move keeps nobody waiting: a slot that is written or given back meanwhile is not
+// Moves bytes out of a directory that stays closed, because its drive takes no writes any more, and may soon
+// take no reads. Slots that can be read are copied to other directories, one at a time, which leaves most of
+// the drive's places to the job. The owner keeps the slot's id; its calls go to the place where the slot's
+// bytes lie (HomeOfLocked). A move makes nobody wait: a slot that is written or given back meanwhile is not
 // moved.
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace spillway::io {
 
-// A slot on its way: read, then written elsewhere.
+// A slot on its way: it is read, and then written elsewhere.
 struct SpillStore::Impl::Move {
   SlotId from;
   SlotId to;
@@ -31,11 +31,11 @@ SlotId SpillStore::Impl::HomeOfLocked(SlotId slot) const {
   return slot;
 }
 
-// Whether a slot can be taken for what lies in closed directories, without a promise that is then not kept.
+// Whether a slot can be taken for bytes in closed directories without breaking a promise.
 bool SpillStore::Impl::MayTakeForMoveLocked() const {
   if (UsableFreeSlots() == 0) return false;
   if (owner_ == nullptr) return true;
-  uint64_t closed = 0;  // promised, too, and not part of the capacity
+  uint64_t closed = 0;  // promised as well, and not part of the capacity
   for (const auto& directory : directories_) {
     const SlotTable& table = directory->table;
     if (!IsUsable(*directory))
@@ -45,13 +45,13 @@ bool SpillStore::Impl::MayTakeForMoveLocked() const {
   return promised - std::min(promised, closed) + kSlotBytes <= capacity_.load();
 }
 
-// Null: none now.
+// Returns null when no slot may move now.
 std::shared_ptr<SpillStore::Impl::Move> SpillStore::Impl::NextMoveLocked(Directory* directory) {
   const int64_t now = options_.clock->NowNanos();
   if (directory->moving || directory->silent) return nullptr;
   if (now < directory->moves_at || !MayTakeForMoveLocked()) return nullptr;
   const std::optional<uint32_t> index = directory->table.NextToMove(directory->move_next);
-  if (!index) {  // those that could not be read are tried again after as long
+  if (!index) {  // slots that could not be read are tried again after the same time
     if (directory->move_next > 0) directory->moves_at = now + options_.moves_after.count();
     directory->move_next = 0;
     return nullptr;
@@ -68,7 +68,7 @@ std::shared_ptr<SpillStore::Impl::Move> SpillStore::Impl::NextMoveLocked(Directo
   return move;
 }
 
-// ---- A move. Its first error ends it. What follows runs on the threads of the store's callbacks.
+// ---- A move. Its first error ends it. The functions below run on the threads of the store's callbacks.
 
 void SpillStore::Impl::StartMove(const std::shared_ptr<Move>& move) {
   auto read = std::make_shared<ReadState>();

@@ -1,4 +1,4 @@
-// The store's slots, how they are taken and given back, and the waits for capacity.
+// The store's slots: taking them, giving them back, and waiting for capacity.
 
 #include <sys/stat.h>
 
@@ -17,11 +17,11 @@ namespace {
 
 using os::kSecond;
 
-// How long a caller waits for a disk that has too little free space: another process may be about to give
-// space back, and a growth that was refused is tried again after a second.
+// Wait of a caller for a disk that has too little free space. Another process may be about to give space
+// back, and a refused growth is tried again after a second.
 constexpr int64_t kShortageWait = kSecond + kSecond / 2;
-// The same for the process that began first of all that spill to the disk. A later one is refused meanwhile
-// and ends; its space comes free some seconds later, at the file system's next commit.
+// The same wait for the process that began first of all that spill to the disk. A later process is refused
+// meanwhile and ends; its space comes free some seconds later, at the file system's next commit.
 constexpr int64_t kShortageWaitOfFirst = 20 * kSecond;
 constexpr int64_t kShortageWaitAfterLater = 10 * kSecond;
 constexpr int64_t kLongestShortage = 60 * kSecond;
@@ -70,8 +70,8 @@ void SpillStore::Impl::UpdateCapacityLocked() {
   }
 }
 
-// Called when a write into allocated space met a full disk. The disk is looked at again, after longer and
-// longer pauses.
+// Called when a write into allocated space met a full disk. The disk is checked again after longer and longer
+// delays.
 void SpillStore::Impl::CloseFullLocked(Directory* directory) {
   if (directory->disk_full) return;
   directory->disk_full = true;
@@ -125,7 +125,8 @@ std::unique_ptr<NodeShare> SpillStore::Impl::ShareOf(const SpillDirectory& direc
                          .unit_bytes = kSlotBytes});
 }
 
-// One for each file system: two objects of one process would each take the other for another process.
+// One object for each file system, because two objects of one process would take each other for other
+// processes.
 std::shared_ptr<DiskOrder> SpillStore::Impl::OrderOf(const Directory& directory) const {
   for (const auto& opened : directories_) {
     if (opened->file->device() == directory.file->device()) return opened->order;
@@ -144,7 +145,7 @@ void SpillStore::Impl::NoteLaterProcessesLocked() {
   }
 }
 
-// When to give up (clock, ns). While space comes free, and a little longer, more may follow.
+// The time to give up (clock, ns). More space may follow while space comes free, and a little longer.
 int64_t SpillStore::Impl::WaitEndsLocked(int64_t start) const {
   int64_t end = std::max(short_since_, gained_at_) + kShortageWait;
   if (later_seen_at_ != 0)
@@ -157,13 +158,13 @@ int64_t SpillStore::Impl::WaitEndsLocked(int64_t start) const {
 // under way is about to add count like free space.
 SpillStore::Impl::CanGrow SpillStore::Impl::CanGrowToLocked(uint64_t bytes, int64_t since) const {
   struct Sums {
-    uint64_t by_files = 0;  // what the files in it may grow by
-    uint64_t by_disk = 0;   // what it has free beyond the reserve
+    uint64_t by_files = 0;  // growth that its files allow
+    uint64_t by_disk = 0;   // free beyond the reserve
   };
   std::map<dev_t, Sums> devices;
   uint64_t by_limits = capacity_.load();
   uint64_t now = capacity_.load();
-  uint64_t closed = 0;  // what closed directories add once they are open again
+  uint64_t closed = 0;  // capacity that closed directories add when they open again
   bool unknown = false;
   for (const auto& directory : directories_) {
     if (IsClosed(*directory)) closed += WhenOpenLocked(*directory);
@@ -177,6 +178,7 @@ SpillStore::Impl::CanGrow SpillStore::Impl::CanGrowToLocked(uint64_t bytes, int6
     sums.by_disk = std::max(sums.by_disk, growable.by_disk / kSlotBytes * kSlotBytes);
     now += directory->growing_bytes;
   }
+  // Files on one file system share its free space, which therefore counts once.
   for (const auto& [device, sums] : devices) now += std::min(sums.by_files, sums.by_disk);
   if (now >= bytes) return CanGrow::kYes;
   if (unknown) return CanGrow::kUnknown;
@@ -230,7 +232,7 @@ absl::StatusOr<std::vector<SlotId>> SpillStore::Impl::TakeSlots(size_t n) {
   asked_last_ = options_.clock->NowNanos();
   if (asked_capacity_ == 0) asked_since_ = asked_last_;
   const uint64_t wanted = capacity_.load() + (n - free) * kSlotBytes;
-  // An earlier, larger demand that cannot be met must not take the place of this one.
+  // An earlier, larger demand that cannot be met must not replace this one.
   const CanGrow before = CanGrowToLocked(asked_capacity_, asked_since_);
   if (asked_capacity_ < wanted || before == CanGrow::kNotNow || before == CanGrow::kNever) {
     asked_capacity_ = wanted;
@@ -307,8 +309,8 @@ void SpillStore::Impl::ReleaseSlot(SlotId slot) {
 
 SpillSpace SpillStore::Impl::space() {
   struct Sums {
-    uint64_t by_files = 0;   // what the files in it may grow by
-    uint64_t by_device = 0;  // what the file system has free beyond the reserve
+    uint64_t by_files = 0;   // growth that its files allow
+    uint64_t by_device = 0;  // free in the file system beyond the reserve
   };
   std::map<dev_t, Sums> devices;
   SpillSpace space;

@@ -15,7 +15,7 @@
 namespace spillway::io {
 namespace {
 
-// Times from the beginning of Shutdown. An exit handler has 2 s for everything.
+// Times since the beginning of Shutdown. An exit handler has 2 s for everything.
 constexpr auto kTransfersEnd = std::chrono::milliseconds(400);  // transfers under way are given up
 constexpr auto kQueuesEnd = std::chrono::milliseconds(650);     // a queue's thread is left behind
 constexpr auto kKeepersEnd = std::chrono::milliseconds(750);    // a keeper is left behind
@@ -160,7 +160,7 @@ bool SpillStore::Impl::MayBeFreed() {
     os::MutexLock lock(&mu_);
     if (stuck_) return false;
   }
-  // Refused calls after Shutdown still get their callbacks.
+  // Calls that were refused after Shutdown still get their callbacks.
   return pool_ == nullptr || pool_->WaitUntilIdle(kCallbackWait);
 }
 
@@ -186,8 +186,8 @@ absl::StatusOr<std::unique_ptr<SpillStore>> SpillStore::Create(SpillStoreOptions
 
 SpillStore::~SpillStore() {
   if (!abandoned_) Shutdown();
-  // Leaked where threads may still call back, and in a forked child, where those that would end it do not
-  // exist.
+  // The object is leaked when threads may still call back, and in a forked child, in which the threads that
+  // would end it do not exist.
   if (abandoned_ || !impl_->MayBeFreed()) static_cast<void>(impl_.release());
 }
 

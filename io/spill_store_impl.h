@@ -8,7 +8,7 @@
 // - spill_moves.cc: bytes that leave a directory which stays closed.
 //
 // Threads: callers of the interface, the queue's thread of each directory, the completion workers, and the
-// keepers. What fails is what fails at the interface (spill_store.h).
+// keepers. The interface (spill_store.h) documents the errors.
 
 #ifndef SPILLWAY_IO_SPILL_STORE_IMPL_H_
 #define SPILLWAY_IO_SPILL_STORE_IMPL_H_
@@ -64,62 +64,62 @@ class SpillStore::Impl {
   SpillStoreStats stats();
   SpillSpace space();
   void Shutdown();
-  // After Shutdown: false when a thread is stuck in the kernel and may still call back. Then the caller leaks
-  // the object.
+  // After Shutdown: returns false when a thread is stuck in the kernel and may still call back. The caller
+  // then leaks the object.
   bool MayBeFreed();
   void AbandonAfterFork();
 
  private:
-  // What a keeper found when it last asked its file system.
+  // The result of a keeper's last question to its file system.
   struct Look {
-    int64_t at = -1;               // clock, ns: when it began; -1: never yet
-    SpillFile::Growable growable;  // without what was grown since; no space of a disk that refused lately
-    uint64_t free = 0;             // bytes beyond the reserve, as the file system answered
+    int64_t at = -1;               // clock, ns: its beginning; -1: never yet
+    SpillFile::Growable growable;  // less what was grown since; no space if the disk refused lately
+    uint64_t free = 0;             // bytes beyond the reserve, as the file system reported
   };
   struct Directory {
     // Constant after Open.
     SpillDirectory settings;
     std::unique_ptr<SpillFile> file;
     std::shared_ptr<TransferQueue> queue;
-    std::shared_ptr<DiskOrder> order;  // of the file system: its directories have the same
-    std::unique_ptr<NodeShare> share;  // of the cap; null: the cap is ours alone. The keeper's, but for Close
+    std::shared_ptr<DiskOrder> order;  // of the file system; its directories share it
+    std::unique_ptr<NodeShare> share;  // of the cap; null: not shared. The keeper's, except for Close
     os::Thread keeper;                 // joined by Shutdown
     // Guarded by mu_ (of Impl).
     SlotTable table;
     uint64_t passed_over_bytes = 0;  // for Stripe
     uint64_t file_bytes = 0;
-    uint64_t most_bytes = 0;  // with a share: the most that the file may become, by the last look
+    uint64_t most_bytes = 0;  // with a share: upper limit of the file, by the last look
     uint64_t mismatches = 0;
     std::deque<int64_t> failed_at;  // clock, ns: transfers that failed within the window because of the disk
     bool silent = false;            // a request is late
     bool closed = false;            // after errors; a probe opens it
     std::string why_closed;         // the last error
     uint64_t times_closed = 0;
-    std::string last_closure;               // WhyClosedLocked then
-    int64_t opened_at = 0;                  // clock, ns: a probe last opened it; 0: never
-    int64_t probe_at = 0;                   // clock, ns: when the next probe begins
+    std::string last_closure;               // WhyClosedLocked at that time
+    int64_t opened_at = 0;                  // clock, ns: last opening by a probe; 0: never
+    int64_t probe_at = 0;                   // clock, ns: beginning of the next probe
     int64_t probe_pause = 0;                // ns
     bool probing = false;                   // a probe is under way
     bool moving = false;                    // one of its slots moves to another directory
-    int64_t moves_at = 0;                   // clock, ns: while it is closed, nothing moves before
-    uint32_t move_next = 0;                 // where to look for the next slot
+    int64_t moves_at = 0;                   // clock, ns: nothing moves before this while it is closed
+    uint32_t move_next = 0;                 // where the search for the next slot begins
     uint64_t slots_moved = 0;               // to other directories
-    std::unique_ptr<os::Wait> closed_wait;  // while capacity is wanted that may lie in it
+    std::unique_ptr<os::Wait> closed_wait;  // exists while capacity is wanted that may lie in it
     bool disk_full = false;  // a write into allocated space met a full disk: the directory gives no slots
-    int64_t full_until = 0;  // clock, ns: when the full disk is looked at again
-    int64_t full_pause = 0;  // ns until the next look, doubled each time
+    int64_t full_until = 0;  // clock, ns: next check of the full disk
+    int64_t full_pause = 0;  // ns until the next check, doubled each time
     Look look;
-    uint64_t growing_bytes = 0;  // what the Grow call under way adds
-    int64_t growing_since = 0;   // clock, ns: when that call, or a look, began; 0: none under way
-    int64_t next_growth_at = 0;  // clock, ns: no growth before, since the last one was refused
-    int64_t surplus_since = 0;   // clock, ns: since then more slots are free than are needed ahead; 0: not so
-    bool poked = true;           // the keeper has reason to look now
+    uint64_t growing_bytes = 0;  // bytes that the Grow call under way adds
+    int64_t growing_since = 0;   // clock, ns: beginning of that call, or of a look; 0: none under way
+    int64_t next_growth_at = 0;  // clock, ns: no growth before this, since the last one was refused
+    int64_t surplus_since = 0;   // clock, ns: more slots are free than are needed ahead since then; 0: not so
+    bool poked = true;           // the keeper has a reason to look now
     bool keeper_ended = false;
     bool in_use = false;  // at the end: a stuck transfer uses the file, which therefore stays open
   };
-  // Whether the capacity can grow to a number of bytes. kUnknown: a keeper has not looked yet. kClosed: once
-  // closed directories are open again. kNotNow: the disks have too little free space. kNever: caps and limits
-  // do not allow it.
+  // Whether the capacity can grow to a number of bytes. kUnknown: a keeper has not looked yet. kClosed: it
+  // can when closed directories open again. kNotNow: the disks have too little free space. kNever: caps and
+  // limits do not allow it.
   enum class CanGrow { kUnknown, kYes, kClosed, kNotNow, kNever };
   // A write has two parts that run at the same time, the transfer and the checksum. The part that ends last
   // finishes it.
@@ -132,7 +132,7 @@ class SpillStore::Impl {
     bool retries = true;          // false: the first error counts
     std::shared_ptr<void> keeps;  // lives until the kernel no longer uses the buffer
     Checksum checksum;            // the checksum part writes it before it subtracts from `parts`
-    absl::Status status;          // the transfer part likewise
+    absl::Status status;          // the transfer part does the same with this
     os::Atomic<int> parts{
         1};  // each part subtracts one; the part that reaches zero sees what the other wrote
   };
@@ -144,7 +144,7 @@ class SpillStore::Impl {
     SlotTable::Contents expected;
     Done done;
     bool retries = true;          // false: the first error counts
-    std::shared_ptr<void> keeps;  // as of a write
+    std::shared_ptr<void> keeps;  // as in a write
     bool second_try = false;
   };
   struct Probe;
@@ -165,7 +165,7 @@ class SpillStore::Impl {
   void NoteFailureLocked(Directory* directory, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void PostDone(Done done, absl::Status status);
   std::shared_ptr<DiskOrder> OrderOf(const Directory& directory) const;
-  // Null: the cap is not shared.
+  // Returns null when the cap is not shared.
   static std::unique_ptr<NodeShare> ShareOf(const SpillDirectory& directory);
   Directory& DirectoryOf(SlotId slot);
   std::string Place(SlotId slot, uint32_t bytes) const;
@@ -200,7 +200,7 @@ class SpillStore::Impl {
   void OpenLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint32_t IndexOf(const Directory& directory) const;
 
-  // Bytes that leave a directory which stays closed (spill_moves.cc).
+  // Moves out of a directory that stays closed (spill_moves.cc).
   SlotId HomeOf(SlotId slot) const {
     os::MutexLock lock(&mu_);
     return HomeOfLocked(slot);
@@ -236,9 +236,9 @@ class SpillStore::Impl {
 
   SpillStoreOptions options_;  // constant after Open
 
-  // Internally synchronised.
+  // Internally synchronized.
   std::unique_ptr<CompletionPool> pool_;                 // null until Open
-  const std::shared_ptr<CipherBuffers> cipher_buffers_;  // the kernel's use of one may end last of all
+  const std::shared_ptr<CipherBuffers> cipher_buffers_;  // the kernel may be the last to use one
   std::vector<std::unique_ptr<Directory>> directories_;  // the list itself is constant after Open
   os::WaitList own_waits_;
   os::WaitList* const waits_;
@@ -246,7 +246,7 @@ class SpillStore::Impl {
   os::Atomic<uint64_t> capacity_{0};  // written under mu_ by UpdateCapacityLocked
   // Promises beyond this make the keepers grow files ahead of need. Written under mu_, read by NotePromise.
   os::Atomic<uint64_t> low_watermark_{0};
-  os::Atomic<bool> ending_{false};  // set by Shutdown: growth by writing ends
+  os::Atomic<bool> ending_{false};  // set by Shutdown: ends growth by writing
 
   mutable os::Mutex mu_{os::LockRank::kSpillStore};
   os::CondVar keep_cv_;   // a directory's `poked`, stopped_ or close_files_ changed
@@ -261,7 +261,7 @@ class SpillStore::Impl {
   int64_t gained_at_ ABSL_GUARDED_BY(mu_) = 0;  // clock, ns: capacity, or a disk's free space, last grew
   int64_t later_seen_at_ ABSL_GUARDED_BY(mu_) =
       0;  // clock, ns: processes that began later were last seen on a disk
-  CapacityOwner* owner_ ABSL_GUARDED_BY(mu_) = nullptr;  // null: slots in use are needed
+  CapacityOwner* owner_ ABSL_GUARDED_BY(mu_) = nullptr;  // null: the slots in use are needed
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   bool close_files_ ABSL_GUARDED_BY(mu_) = false;  // the queues have ended, or never will
   bool stuck_ ABSL_GUARDED_BY(mu_) = false;        // set by Shutdown

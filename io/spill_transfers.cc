@@ -21,7 +21,7 @@ bool IsPageAligned(const void* data, uint32_t bytes) {
 WriteOutcome OutcomeOf(const absl::Status& status) {
   if (status.ok()) return WriteOutcome::kWritten;
   if (absl::IsDeadlineExceeded(status)) return WriteOutcome::kUnanswered;
-  // A full disk, a kernel without memory and a drive that is silent say nothing about the place.
+  // A full disk, a kernel without memory and a silent drive tell nothing about the place.
   if (absl::IsCancelled(status) || absl::IsResourceExhausted(status) || absl::IsUnavailable(status))
     return WriteOutcome::kFailed;
   return WriteOutcome::kSuspect;
@@ -29,7 +29,7 @@ WriteOutcome OutcomeOf(const absl::Status& status) {
 
 }  // namespace
 
-// Fills in the place.
+// Fills in the place of the transfer, and pushes it.
 absl::Status SpillStore::Impl::PushTransfer(SlotId slot, Transfer transfer) {
   transfer.slot = slot.index;
   transfer.offset = uint64_t{slot.index} * kSlotBytes;
@@ -63,7 +63,7 @@ void SpillStore::Impl::StartWrite(const std::shared_ptr<WriteState>& state) {
   pool_->Post([this, state] { EncryptAndPush(state); });
 }
 
-// The caller's bytes stay as they are: they may be a block's only copy.
+// Does not change the caller's bytes, because they may be a block's only copy.
 void SpillStore::Impl::EncryptAndPush(const std::shared_ptr<WriteState>& state) {
   const std::shared_ptr<AlignedBuffer> buffer = cipher_buffers_->Take();
   const SlotId slot = state->slot;
@@ -75,7 +75,7 @@ void SpillStore::Impl::EncryptAndPush(const std::shared_ptr<WriteState>& state) 
   PushWrite(state, buffer->data());
 }
 
-// `data`: what goes to the disk, and what the checksum is of.
+// `data` is what goes to the disk, and what the checksum covers.
 void SpillStore::Impl::PushWrite(const std::shared_ptr<WriteState>& state, const void* data) {
   const SlotId slot = state->slot;
   const bool with_checksum = options_.checksum == ChecksumMode::kOn;
@@ -116,7 +116,7 @@ void SpillStore::Impl::FinishWrite(const std::shared_ptr<WriteState>& state) {
   state->done(state->status);
 }
 
-// The kernel has answered a write that had been given up: its slot may be used again.
+// The kernel has answered a write that had been given up, so its slot may be used again.
 void SpillStore::Impl::NoteAnswer(SlotId slot) {
   os::MutexLock lock(&mu_);
   DirectoryOf(slot).table.Answered(slot.index);
@@ -184,7 +184,7 @@ void SpillStore::Impl::VerifyRead(const std::shared_ptr<ReadState>& state) {
     changed = directory.table.ChangedWhileMoving(slot.index, state->expected);
     if (!changed) ++directory.mismatches;
   }
-  if (changed) {  // its owner does not read what it writes: this is the read of the move
+  if (changed) {  // an owner never reads what it is writing, so this is a move's read
     FinishRead(state, absl::CancelledError(Place(slot, state->bytes) + ": it changed meanwhile"));
     return;
   }

@@ -16,7 +16,7 @@ std::optional<size_t> PickDirectory(std::span<const DirectoryLoad> loads, uint64
     fastest_write = std::max(fastest_write, load.write_bytes_per_second);
     fastest_read = std::max(fastest_read, load.read_bytes_per_second);
   }
-  // Without any speed all are alike: then the bytes count.
+  // All directories are alike when no speed is known; the bytes decide then.
   if (fastest_write <= 0) fastest_write = 1;
   std::optional<size_t> best;
   double best_seconds = 0;

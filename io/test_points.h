@@ -1,5 +1,5 @@
-// Mutants of the spill store, compiled in only with SPILLWAY_TEST_HOOKS: tests/stress proves by them that it
-// would notice a broken rule. Any thread; nothing fails; without the option the macro is false.
+// Mutants of the spill store, compiled in only with SPILLWAY_TEST_HOOKS. They prove that tests/stress would
+// notice a broken rule. Any thread; nothing fails; without the option the macro is false.
 
 #ifndef SPILLWAY_IO_TEST_POINTS_H_
 #define SPILLWAY_IO_TEST_POINTS_H_

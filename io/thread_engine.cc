@@ -35,8 +35,8 @@ struct Shared {
   int writing ABSL_GUARDED_BY(mu) = 0;  // threads in a write
 };
 
-// The next request for a thread; the end where there is none. Writes leave a quarter of the threads to reads: a
-// drive may keep writes, and with them their threads, for as long as it likes.
+// Finds the next request for a thread; the end of the list when there is none. Writes leave a quarter of the
+// threads to reads, because a drive may keep writes, and with them their threads, for as long as it likes.
 std::deque<IoRequest>::iterator NextLocked(Shared* shared) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared->mu) {
   const int for_reads = shared->running == 1 ? 0 : std::max(1, shared->running / 4);
   const bool may_write = shared->writing < shared->running - for_reads;
@@ -45,11 +45,14 @@ std::deque<IoRequest>::iterator NextLocked(Shared* shared) ABSL_EXCLUSIVE_LOCKS_
   });
 }
 
-// An open file description has its own cursor of write-back errors: fdatasync reports on it, once, what failed since
-// its last report. With one description for several threads the error of a thread's write could be reported to another
-// one's fdatasync, or to that of the file's growth, and the thread would report lost bytes as written. So each thread
-// has descriptions of its own: an error reaches the thread whose write it ended for certain. It reaches the others as
-// well; their writes are then refused or tried again although they were good, which costs time and no bytes.
+// Opens the files again for one thread, so that it gets the errors of its own writes.
+//
+// An open file description has its own cursor of write-back errors: fdatasync reports on it, once, what has
+// failed since its last report. If several threads shared one description, the error of one thread's write
+// could be reported to another thread's fdatasync, or to that of the file's growth. The first thread would
+// then report lost bytes as written. A thread that has descriptions of its own is certain to see the error of
+// its own write. The other threads see that error as well; their writes are then refused or tried again
+// although they were good, which costs time and no bytes.
 absl::Status OpenAgain(const std::vector<int>& files, std::vector<int>* opened) {
   for (const int file : files) {
     const std::string link = "/proc/self/fd/" + std::to_string(file);
@@ -60,7 +63,7 @@ absl::Status OpenAgain(const std::vector<int>& files, std::vector<int>* opened) 
       opened->clear();
       return status;
     }
-    // What is read ahead would be dropped before the next read.
+    // Read-ahead would be dropped before the next read.
     posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
     opened->push_back(fd);
   }
@@ -73,7 +76,8 @@ int32_t Write(int fd, const IoRequest& request, PageCache page_cache) {
   if (moved < 0) return -errno;
   if (page_cache == PageCache::kBypassed || moved == 0) return static_cast<int32_t>(moved);
   const int error = fdatasync(fd) == 0 ? 0 : errno;
-  // Clean pages go; after an error, too, or a read would find there what the disk does not have.
+  // Drops the clean pages, also after an error: otherwise a read would find there what the disk does not
+  // have.
   posix_fadvise(fd, offset, moved, POSIX_FADV_DONTNEED);
   return error == 0 ? static_cast<int32_t>(moved) : -error;
 }
@@ -81,7 +85,7 @@ int32_t Write(int fd, const IoRequest& request, PageCache page_cache) {
 int32_t Read(int fd, const IoRequest& request, PageCache page_cache) {
   const auto offset = static_cast<off_t>(request.offset);
   const bool cached = page_cache == PageCache::kWrittenThrough;
-  // A second look at bytes that were wrong must be one at the disk.
+  // A second read of bytes that were wrong must come from the disk.
   if (cached) posix_fadvise(fd, offset, request.length, POSIX_FADV_DONTNEED);
   const ssize_t moved = pread(fd, request.buffer, request.length, offset);
   if (moved < 0) return -errno;
@@ -105,7 +109,7 @@ void Work(Shared* shared, const std::vector<int>& files) {
       --shared->idle;
       next = NextLocked(shared);
     }
-    if (shared->stopping) break;  // requests that were not started are dropped, as Stop says
+    if (shared->stopping) break;  // requests that were not started are dropped, as Stop documents
     const IoRequest request = *next;
     shared->todo.erase(next);
     shared->writing += request.op == IoOp::kWrite ? 1 : 0;
@@ -140,7 +144,7 @@ class ThreadEngine : public IoEngine {
   }
 
   ~ThreadEngine() override {
-    if (!threads_.empty()) Stop(std::chrono::seconds(2));  // else it was stopped: nothing more is waited for
+    if (!threads_.empty()) Stop(std::chrono::seconds(2));  // else it was stopped already
   }
 
   const char* name() const override { return "threads"; }
@@ -150,8 +154,8 @@ class ThreadEngine : public IoEngine {
     if (requests.empty()) return;
     os::MutexLock lock(&shared_->mu);
     shared_->todo.insert(shared_->todo.end(), requests.begin(), requests.end());
-    // Wakes as many threads as have something to do: waking all for two requests costs more than the
-    // requests.
+    // Wakes only as many threads as have something to do. Waking all of them for two requests costs more than
+    // the requests.
     const size_t wake = std::min(requests.size(), static_cast<size_t>(shared_->idle));
     for (size_t i = 0; i < wake; ++i) shared_->work.NotifyOne();
   }
@@ -187,7 +191,7 @@ class ThreadEngine : public IoEngine {
       }
     }
     threads_.clear();
-    if (ended) CloseOwn();  // else a thread may still use them
+    if (ended) CloseOwn();  // otherwise a thread may still use them
     return ended;
   }
 
@@ -230,9 +234,9 @@ class ThreadEngine : public IoEngine {
   }
 
   const size_t capacity_;
-  const std::shared_ptr<Shared> shared_;  // internally synchronised
+  const std::shared_ptr<Shared> shared_;  // internally synchronized
   std::vector<os::Thread> threads_;       // the owner's thread only
-  std::vector<int> own_;                  // what threads have opened for themselves; constant until the end
+  std::vector<int> own_;                  // opened by threads for themselves; constant until the end
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// IoEngine over a pool of threads that call pread and pwrite. It works on every file system and in every
-// container. It is chosen where io_uring does not work (io/probe.h). It fails only when no thread can be
+// An IoEngine over a pool of threads that call pread and pwrite. It works on every file system and in every
+// container, and is chosen when io_uring does not work (io/probe.h). It fails only when no thread can be
 // started.
 
 #ifndef SPILLWAY_IO_THREAD_ENGINE_H_
@@ -27,9 +27,9 @@ struct ThreadEngineOptions {
 };
 
 // `files` are open descriptors, which the caller closes after Stop. The engine has fewer threads when the
-// system has no more, and fails with kResourceExhausted when it has none. With kWrittenThrough each thread opens the
-// files again for itself, by /proc/self/fd; there are as many threads as that succeeds for, and the error is returned
-// when it does for none.
+// system has no more, and fails with kResourceExhausted when it has none. If the page cache is
+// kWrittenThrough, each thread opens the files again for itself, by /proc/self/fd. There are then only as
+// many threads as this succeeds for; the error is returned when it succeeds for none.
 absl::StatusOr<std::unique_ptr<IoEngine>> MakeThreadEngine(const std::vector<int>& files,
                                                            const ThreadEngineOptions& options);
 

@@ -8,6 +8,9 @@ void TransferOrder::Push(std::shared_ptr<Transfer> transfer) {
   waiting_[static_cast<size_t>(transfer->transfer_class)].push_back(std::move(transfer));
 }
 
+// Chooses among the classes with a waiting transfer whose direction is not full. A class whose direction is
+// not busy precedes one whose direction is. Among equals the first class wins, unless a later one has been
+// passed over kMostPassedOver times.
 std::shared_ptr<Transfer> TransferOrder::Next(const std::array<Load, 2>& load) {
   const auto load_of = [&load](size_t place) {
     return load[static_cast<size_t>(place == static_cast<size_t>(TransferClass::kWrite) ? IoOp::kWrite

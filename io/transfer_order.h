@@ -1,7 +1,7 @@
-// Transfer: one Write or Read of the store on its way through a directory's queue. TransferOrder: which
-// waiting transfer gets the next request. Demand reads come first, then prefetch reads, then writes. A class
-// that was passed over long enough gets a turn: writes let evictions end, for whose memory reads wait. Pure;
-// TransferQueue guards it by its lock. Nothing can fail.
+// Transfer: one Write or Read of the store on its way through a directory's queue. TransferOrder: chooses the
+// waiting transfer that gets the next request. Demand reads come first, then prefetch reads, then writes. A
+// class that was passed over long enough gets a turn, because writes let evictions end, and reads wait for
+// the memory of evictions. Pure; TransferQueue guards it by its lock. Nothing can fail.
 
 #ifndef SPILLWAY_IO_TRANSFER_ORDER_H_
 #define SPILLWAY_IO_TRANSFER_ORDER_H_
@@ -29,8 +29,8 @@ struct Transfer {
   uint32_t bytes = 0;
   char* data = nullptr;
   std::function<void(absl::Status)> done{};  // on the queue's thread; must not block
-  // After a `done` with DeadlineExceeded: the kernel has answered, and no longer uses slot and buffer. On the
-  // queue's thread, at most once; must not block. Null: nobody asks.
+  // Called after a `done` with DeadlineExceeded, when the kernel has answered and no longer uses slot and
+  // buffer. On the queue's thread, at most once; must not block. May be null.
   std::function<void()> answered{};
   std::shared_ptr<void> keeps{};  // lives until the kernel no longer uses the buffer
   bool retries = true;            // false: the first error counts (a probe)
@@ -47,7 +47,7 @@ class TransferOrder {
  public:
   enum class Load : uint8_t {
     kLight,
-    kBusy,  // enough requests are in flight: chosen only when nothing waits in the other direction
+    kBusy,  // enough requests are in flight: chosen only when the other direction has none
     kFull,  // never chosen
   };
   // A class with a waiting transfer is passed over at most this many times in a row.
@@ -57,7 +57,7 @@ class TransferOrder {
 
   // The transfer whose next request is to be submitted; null when none waits. A transfer stays at the front
   // of its class until all its bytes are cut into requests (the caller advances `submitted`) or it has
-  // failed. `load` says by IoOp what the directions have in flight.
+  // failed. `load` is the load of each direction, by IoOp.
   std::shared_ptr<Transfer> Next(const std::array<Load, 2>& load = {Load::kLight, Load::kLight});
 
   // Moves waiting prefetch reads of `slot` behind the waiting demand reads.

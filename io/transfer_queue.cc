@@ -24,12 +24,13 @@ constexpr int64_t kQuietTime = 10'000'000'000;   // ns without an error: the nex
 constexpr auto kIdleWait = std::chrono::seconds(3600);
 constexpr auto kLongestBudgetWait = std::chrono::seconds(1);
 constexpr auto kLookAtEnd = std::chrono::milliseconds(20);
-// A stop of the process is known by a Poll that ends late, to the length of one.
+// A stop of the process shows by a Poll that ends late, and is measured to the length of one Poll.
 constexpr auto kLongestPoll = std::chrono::milliseconds(250);  // while requests are in flight
 
-// Errors of a read that time does not mend. The kernel answers ENODATA for a medium error and EILSEQ for a
-// failed protection check (blk_errors in block/blk-core.c), whereas EIO, ETIMEDOUT, ENOLINK and others come
-// of a path, a controller or a target that may work again. The rest are requests that can never be served.
+// Errors of a read that time does not mend. The kernel returns ENODATA for a medium error and EILSEQ for a
+// failed protection check (blk_errors in block/blk-core.c). EIO, ETIMEDOUT, ENOLINK and others come from a
+// path, a controller or a target that may work again. The remaining errors are of requests that can never be
+// served.
 bool IsLastingReadError(int error) {
   switch (error) {
     case ENODATA:
@@ -75,7 +76,7 @@ void TransferQueue::Promote(uint32_t slot) {
 
 void TransferQueue::CancelPrefetch(uint32_t slot) {
   os::MutexLock lock(&mu_);
-  if (stopping_) return;  // the stop cancels all
+  if (stopping_) return;  // the stop cancels all of them
   std::deque<std::shared_ptr<Transfer>> taken = order_.TakeUnstartedPrefetch(slot);
   if (taken.empty()) return;
   cancelled_.insert(cancelled_.end(), taken.begin(), taken.end());
@@ -97,11 +98,13 @@ void TransferQueue::Run() {
       stopping = stopping_;
       stop_now = stopping_ && (busy_places_ == given_up_places_ || now >= stop_deadline_);
       if (!stopping) FillBatch();
+      // A Push after this wakes the engine. Since both are under the lock, no transfer can come between
+      // FillBatch and the Poll and wait until the Poll times out.
       polling_ = true;
     }
     EndTransfers(cancelled, EndReason::kCancelled);
     if (stopping) EndWaiting();
-    if (stop_now) break;  // what waits for its next try does not go to the kernel any more
+    if (stop_now) break;  // a request that waits for its next attempt no longer goes to the kernel
     FillFromRetries();
     if (!batch_.empty()) engine_->Submit(batch_);
     batch_.clear();
@@ -137,15 +140,15 @@ bool TransferQueue::WritesWaitForBudget() {
   if (options_.write_budget == nullptr) return false;
   const std::chrono::nanoseconds wait = options_.write_budget->UntilNextWrite();
   if (wait.count() == 0) return false;
-  // What other processes free is seen after a while.
+  // The bytes that other processes free are seen after a while.
   write_at_ =
       options_.clock->NowNanos() + std::min<std::chrono::nanoseconds>(wait, kLongestBudgetWait).count();
   return true;
 }
 
 // Disks read and write at the same time. While transfers of both directions wait, reads do not take the last
-// quarter of the places. Writes never do: those that the drive swallows keep their places, and reads of good
-// slots must still get through.
+// quarter of the places. Writes never take it: a drive that swallows writes keeps their places, and reads of
+// good slots must still get through.
 std::array<TransferOrder::Load, 2> TransferQueue::LoadOfDirections() const {
   using Load = TransferOrder::Load;
   std::array<size_t, 2> in_flight = {0, 0};
@@ -157,7 +160,7 @@ std::array<TransferOrder::Load, 2> TransferQueue::LoadOfDirections() const {
   std::array<Load, 2> load = {Load::kLight, Load::kLight};
   constexpr auto kRead = static_cast<size_t>(IoOp::kRead);
   constexpr auto kWrite = static_cast<size_t>(IoOp::kWrite);
-  if (silent_) load[kWrite] = Load::kFull;    // NoteSilence ends those that wait
+  if (silent_) load[kWrite] = Load::kFull;    // NoteSilence ends the waiting ones
   if (share == flights_.size()) return load;  // too few places to keep one
   if (in_flight[kRead] >= share) load[kRead] = Load::kBusy;
   if (in_flight[kWrite] >= share && !SPILLWAY_STORE_MUTANT(kWritesTakeAllPlaces)) load[kWrite] = Load::kFull;
@@ -240,8 +243,8 @@ void TransferQueue::Judge(const IoResult& result) {
     flight.moved = flight.length;
     EndFlight(&flight);
   } else {
-    // Direct I/O continues at a page boundary, so that part of a page is moved again. No progress at all
-    // counts as an error: it is the end of the file, or a disk that takes nothing.
+    // Direct I/O continues at a page boundary, so part of a page is moved again. No progress at all counts as
+    // an error: it is the end of the file, or a disk that takes nothing.
     const auto progress = static_cast<uint32_t>(result.result) / kPageBytes * kPageBytes;
     if (progress == 0) {
       RetryOrFail(&flight, flight.transfer->op == IoOp::kRead ? ENODATA : EIO);
@@ -265,15 +268,15 @@ void TransferQueue::RetryOrFail(Flight* flight, int error) {
   const int tries = ++(interrupted ? flight->interrupted : flight->failed);
   const absl::Status status = os::StatusFromErrno(error, Describe(*flight->transfer));
   if (!MayTryAgain(*flight, error, now)) {
-    // Whatever the number: a kernel without memory is not a full disk.
+    // The status does not follow the errno value here: a kernel without memory is not a full disk.
     Fail(flight, interrupted ? absl::UnavailableError(status.message()) : status);
     return;
   }
   ++counters_.retries;
   flight->waiting_to_retry = true;
   if (interrupted) {
-    // The first interruption is retried at once. A device that answers EAGAIN again and again gets longer
-    // pauses.
+    // The first interruption is retried at once. A device that returns EAGAIN again and again gets longer
+    // delays.
     flight->retry_at = tries == 1 ? 0 : now + (kInterruptionPause << std::min(tries, 7));
     return;
   }
@@ -300,7 +303,7 @@ void TransferQueue::Fail(Flight* flight, const absl::Status& status) {
   EndFlight(flight);
 }
 
-// Ends a request: frees its place, and completes its transfer when it was the last.
+// Ends a request: frees its place, and completes its transfer if it was the last.
 void TransferQueue::EndFlight(Flight* flight) {
   const std::shared_ptr<Transfer> transfer = std::move(flight->transfer);
   flight->transfer = nullptr;
@@ -321,21 +324,23 @@ void TransferQueue::CompleteIfEnded(const std::shared_ptr<Transfer>& transfer) {
   } else if (!absl::IsCancelled(transfer->status) && !ending_) {
     ++counters_.errors;
   }
-  // `done` is moved out, so that what it captured is freed although the queue may still list the transfer.
+  // `done` is moved out, so that everything it captured is freed although the queue may still list the
+  // transfer.
   const std::function<void(absl::Status)> done = std::move(transfer->done);
   transfer->done = nullptr;
   done(transfer->status);
   CallAnswered(transfer.get());
 }
 
-// After a `done` with DeadlineExceeded, once the kernel has nothing of the transfer any more.
+// Called after a `done` with DeadlineExceeded: calls `answered` when the kernel has nothing of the transfer
+// any more.
 void TransferQueue::CallAnswered(Transfer* transfer) {
   if (!transfer->completed || transfer->given_up > 0 || !absl::IsDeadlineExceeded(transfer->status)) return;
   const std::function<void()> answered = std::exchange(transfer->answered, nullptr);
   if (answered) answered();
 }
 
-// Enters the oldest request as a wait once it takes long, until it ends.
+// Enters the oldest request as a wait when it takes long, until it ends.
 void TransferQueue::NoteWaits(int64_t now) {
   const Flight* oldest = nullptr;
   for (const Flight& flight : flights_) {

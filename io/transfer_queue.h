@@ -1,9 +1,9 @@
 // TransferQueue: the thread of one directory. It cuts transfers into requests, keeps a bounded number of them
-// in flight on the directory's engine, and judges every result. A short transfer is continued, and a failed
-// request tried again: a write for some seconds, a read until it succeeds, since its bytes may have no other
-// copy. A drive that is silent is waited for by reads; its writes are given up after a time. The queue owns
-// the engine; checksums, slots and files are the store's. Any thread pushes transfers; a transfer's error
-// comes with its `done`, on the queue's thread.
+// in flight on the directory's engine, and judges every result. It continues a short transfer, and tries a
+// failed request again: a write for some seconds, a read until it succeeds, since its bytes may have no other
+// copy. Reads wait for a silent drive; its writes are given up after a time. The queue owns the engine;
+// checksums, slots and files are the store's. Any thread pushes transfers. A transfer's error comes with its
+// `done`, on the queue's thread.
 
 #ifndef SPILLWAY_IO_TRANSFER_QUEUE_H_
 #define SPILLWAY_IO_TRANSFER_QUEUE_H_
@@ -30,49 +30,49 @@ namespace spillway::io {
 
 struct TransferQueueOptions {
   std::string path;   // of the directory, for messages
-  std::string drive;  // "nvme0n1p2"; likewise
+  std::string drive;  // "nvme0n1p2"; for messages
   uint32_t request_bytes = 512u << 10;
-  // Without an answer for this long a try of a request is late: the drive counts as silent, and a write is
-  // given up. Interrupted writes are tried again for as long.
+  // The per-request timeout. A request without an answer for this long is late: the drive counts as silent,
+  // and a write is given up. It is also the retry window for interrupted writes.
   std::chrono::nanoseconds request_timeout = std::chrono::seconds(30);
-  // How long a failed write is tried again, from its first error on; likewise a read whose error says that
-  // the bytes are not there.
+  // The retry window of a failed write, from its first error on, and of a read whose error means that the
+  // bytes are not there.
   std::chrono::nanoseconds retry_time = std::chrono::seconds(2);
-  WriteBudget* write_budget = nullptr;  // writes wait for it and are noted in it; null: nothing bounds them
-  // Called with true when a request has become late, and with false once none is any more, on the queue's
-  // thread. Must not block.
+  WriteBudget* write_budget = nullptr;  // writes wait for it and are noted in it; null: no bound
+  // Called with true when a request has become late, and with false when none is late any more, on the
+  // queue's thread. Must not block.
   std::function<void(bool)> silence_changed;
   const os::Clock* clock = os::Clock::System();
-  os::WaitList* waits = nullptr;  // null: requests that take long are not entered
+  os::WaitList* waits = nullptr;  // null: long requests are not entered
 };
 
-// Since the start; any thread may read while the queue's thread counts.
+// Counters since the start. Any thread may read while the queue's thread counts.
 struct TransferCounters {
   os::Atomic<uint64_t> bytes_written{0};
   os::Atomic<uint64_t> bytes_read{0};
   os::Atomic<uint64_t> retries{0};
-  os::Atomic<uint64_t> errors{0};  // transfers that failed, but for cancelled ones and the end
+  os::Atomic<uint64_t> errors{0};  // transfers that failed, except canceled ones and at the end
 };
 
 class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
  public:
-  // Starts the thread; kResourceExhausted when the system has none left.
+  // Starts the thread. Fails with kResourceExhausted when the system has none left.
   static absl::StatusOr<std::shared_ptr<TransferQueue>> Start(std::unique_ptr<IoEngine> engine,
                                                               const TransferQueueOptions& options);
 
-  // Takes the transfer, whose `done` is then called exactly once on the queue's thread. False after
-  // BeginStop: then `done` is not called. Any thread.
+  // Takes the transfer, whose `done` is then called exactly once on the queue's thread. Returns false after
+  // BeginStop; `done` is not called then. Any thread.
   [[nodiscard]] bool Push(std::shared_ptr<Transfer> transfer);
 
   void Promote(uint32_t slot);         // any thread; see SpillStore
   void CancelPrefetch(uint32_t slot);  // any thread; see SpillStore
 
-  // The end has two calls, so that several queues end at the same time. Each is called once. Waiting
-  // transfers get Cancelled. Transfers under way are waited for until `timeout` and then get
+  // The two calls that end the queue, so that several queues end at the same time. Each is called once.
+  // Waiting transfers get Cancelled. Transfers under way are waited for until `timeout` and then get
   // DeadlineExceeded. Any thread but the queue's.
   void BeginStop(std::chrono::nanoseconds timeout);
-  // Joins the thread. False when the thread is stuck in the kernel after `timeout`, or will be when it ends.
-  // Then the queue and what its callbacks use must stay in memory.
+  // Joins the thread. Returns false when the thread is stuck in the kernel after `timeout`, or will be when
+  // it ends. The queue and everything that its callbacks use must then stay in memory.
   bool FinishStop(std::chrono::nanoseconds timeout);
 
   const TransferCounters& counters() const { return counters_; }
@@ -81,9 +81,9 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   std::string place() const {
     return options_.path + (options_.drive.empty() ? "" : " (" + options_.drive + ")");
   }
-  // Pushed and not done, in this direction. Any thread.
+  // Bytes that were pushed and are not done, in this direction. Any thread.
   uint64_t queued_bytes(IoOp op) const { return queued_bytes_[static_cast<size_t>(op)].load(); }
-  // Speed of this direction while it has requests; 0: not known yet. Any thread.
+  // Speed of this direction while it has requests; 0 when not known yet. Any thread.
   double BytesPerSecond(IoOp op) const {
     return speeds_[static_cast<size_t>(op)].BytesPerSecond(options_.clock->NowNanos());
   }
@@ -99,15 +99,15 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
     uint32_t moved = 0;                  // of length, so far
     int interrupted = 0;                 // results EINTR and EAGAIN so far
     int failed = 0;                      // other errors so far
-    int64_t failing_since = 0;           // clock, ns: the first of these
+    int64_t failing_since = 0;           // clock, ns: time of the first of these
     bool late = false;                   // its result has not come in time
-    // Of a write that is late: it has ended, and its place stays taken until the result comes. For that the
-    // transfer is kept here.
+    // For a late write: the transfer has ended, but its place stays taken until the result comes. The
+    // transfer is kept here for that.
     std::shared_ptr<Transfer> given_up;
     bool waiting_to_retry = false;
     int64_t retry_at = 0;  // clock, ns
-    int64_t deadline = 0;  // clock, ns: of the try in flight
-    int64_t started = 0;   // clock, ns: the first try
+    int64_t deadline = 0;  // clock, ns: for the attempt in flight
+    int64_t started = 0;   // clock, ns: beginning of the first attempt
     uint64_t tag = 0;
   };
 
@@ -142,30 +142,30 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   const TransferQueueOptions options_;
   const std::unique_ptr<IoEngine> engine_;  // Submit and Poll on the queue's thread only
 
-  // Internally synchronised.
+  // Internally synchronized.
   TransferCounters counters_;
   // By IoOp, read for striping only. Push adds, CompleteIfEnded subtracts.
   std::array<os::Atomic<uint64_t>, 2> queued_bytes_{};
   std::array<SpeedMeter, 2> speeds_;  // by IoOp; the queue's thread begins and ends
 
-  // The queue's thread only.
+  // Used by the queue's thread alone.
   std::vector<Flight> flights_;
   std::vector<IoRequest> batch_;
   size_t busy_places_ = 0;          // flights_ with a transfer or given up
   size_t given_up_places_ = 0;      // of these, given up
-  int64_t failed_at_ = 0;           // clock, ns: the last error of a request that is tried again; 0: none
-  uint64_t next_sequence_ = 0;      // high part of the tags: tells results of earlier uses of a place
-  std::unique_ptr<os::Wait> wait_;  // for the oldest request, once it takes long
+  int64_t failed_at_ = 0;           // clock, ns: last error of a request that is tried again; 0: none
+  uint64_t next_sequence_ = 0;      // high part of the tags: distinguishes results of earlier uses of a place
+  std::unique_ptr<os::Wait> wait_;  // for the oldest request, when it takes long
   bool silent_ = false;             // a request is late
   bool ending_ = false;             // in EndAll
-  int64_t write_at_ = 0;   // clock, ns: when a write that waits for the budget may begin; 0: none waits
-  int64_t looked_at_ = 0;  // clock, ns: when the thread last had the results of a Poll
+  int64_t write_at_ = 0;            // clock, ns: when a write that waits for the budget may begin; 0: none
+  int64_t looked_at_ = 0;           // clock, ns: when the thread last had the results of a Poll
 
   os::Mutex mu_{
       os::LockRank::kTransferQueue};  // kept across engine_->Wake, so that the engine is still there
   os::CondVar ended_cv_;
   TransferOrder order_ ABSL_GUARDED_BY(mu_);
-  std::deque<std::shared_ptr<Transfer>> cancelled_ ABSL_GUARDED_BY(mu_);  // to be completed by the thread
+  std::deque<std::shared_ptr<Transfer>> cancelled_ ABSL_GUARDED_BY(mu_);  // the thread is to complete these
   bool polling_ ABSL_GUARDED_BY(mu_) = false;  // the thread waits in the engine, or is about to
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   int64_t stop_deadline_ ABSL_GUARDED_BY(mu_) = 0;

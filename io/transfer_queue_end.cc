@@ -1,4 +1,4 @@
-// How transfers end that the disk does not end: requests that are given up, and the end of the queue.
+// Ends transfers that the disk does not end: requests that are given up, and the end of the queue.
 
 #include "io/transfer_queue.h"
 
@@ -18,7 +18,7 @@ namespace spillway::io {
 namespace {
 
 constexpr auto kStopSlack = std::chrono::milliseconds(150);
-// What is later was stopped: no scheduler is as late.
+// A thread that is later than this was stopped, since no scheduler is as late.
 constexpr auto kStoppedProcess = std::chrono::seconds(1);
 
 }  // namespace
@@ -30,7 +30,8 @@ void TransferQueue::GiveUp(Flight* flight) {
   flight->given_up = flight->transfer;
   ++given_up_places_;
   ++flight->transfer->given_up;
-  // Whatever else went wrong with the transfer: that the kernel may still use the buffer is what must be known.
+  // This status replaces any other error of the transfer: the caller must know that the kernel may still use
+  // the buffer.
   flight->transfer->status = absl::DeadlineExceededError(Describe(*flight->transfer) + ": never came back");
   EndFlight(flight);
 }
@@ -44,8 +45,8 @@ void TransferQueue::NoteAnswer(Flight* flight) {
   CallAnswered(transfer.get());
 }
 
-// A process that is stopped (SIGSTOP, a suspended job) gets no results meanwhile, and the clock goes on. The
-// requests get that time once more.
+// A process that is stopped (SIGSTOP, a suspended job) gets no results meanwhile, while the clock goes on.
+// The requests get that time once more.
 void TransferQueue::AllowForStop(std::chrono::nanoseconds asked) {
   const int64_t now = options_.clock->NowNanos();
   const int64_t late = now - looked_at_ - asked.count();
@@ -58,22 +59,22 @@ void TransferQueue::AllowForStop(std::chrono::nanoseconds asked) {
   }
 }
 
-// Reads wait for a drive that is silent: it may come back, and they have no other place to read from. Writes
-// are given up, and their blocks stay where they are.
+// Reads wait for a silent drive: it may come back, and there is no other place from which to read. Writes are
+// given up, and their blocks stay where they are.
 void TransferQueue::NoteLateFlights() {
   const int64_t now = options_.clock->NowNanos();
   const auto is_late = [now](const Flight& flight) {
     return flight.transfer != nullptr && !flight.late && !flight.waiting_to_retry && now >= flight.deadline;
   };
   if (std::any_of(flights_.begin(), flights_.end(), is_late)) {
-    // What has come meanwhile is not late.
+    // Results that have come meanwhile are not late.
     std::array<IoResult, 64> results;
     while (const size_t count = engine_->Poll(results, std::chrono::nanoseconds::zero())) {
       for (size_t i = 0; i < count; ++i) Judge(results[i]);
     }
   }
   for (Flight& flight : flights_) flight.late = flight.late || is_late(flight);
-  NoteSilence();  // first: who hears of a write that was given up finds the directory closed
+  NoteSilence();  // first, so that the `done` of a write that was given up finds the directory closed
   for (Flight& flight : flights_) {
     if (!flight.late || flight.transfer == nullptr) continue;
     if (flight.transfer->op == IoOp::kWrite || SPILLWAY_STORE_MUTANT(kReadGivenUp)) GiveUp(&flight);
@@ -98,7 +99,7 @@ void TransferQueue::NoteSilence() {
   if (options_.silence_changed) options_.silence_changed(silent);
 }
 
-// Completes all waiting transfers that have no request in flight, as cancelled. A partly submitted transfer
+// Completes all waiting transfers that have no request in flight, as canceled. A partly submitted transfer
 // ends with its last request.
 void TransferQueue::EndWaiting() {
   std::deque<std::shared_ptr<Transfer>> waiting;
@@ -139,7 +140,7 @@ bool TransferQueue::FinishStop(std::chrono::nanoseconds timeout) {
     while (!ended_ && os::SteadyClock::now() < deadline) {
       ended_cv_.WaitFor(&mu_, deadline - os::SteadyClock::now());
     }
-    joins = ended_ && answered_;  // a thread does not end while the kernel has requests of its
+    joins = ended_ && answered_;  // a thread does not end while the kernel has requests of it
   }
   if (joins) {
     thread_.join();
@@ -149,12 +150,12 @@ bool TransferQueue::FinishStop(std::chrono::nanoseconds timeout) {
   return joins;
 }
 
-// What is under way is left, which says nothing about the disk: it may just be busy.
+// Leaves the requests under way. They are no errors of the disk, which may just be busy.
 bool TransferQueue::EndAll() {
   ending_ = true;
   for (Flight& flight : flights_) {
     if (flight.transfer == nullptr) continue;
-    if (flight.waiting_to_retry) {  // not in the kernel: its buffer is not in use
+    if (flight.waiting_to_retry) {  // not in the kernel, so its buffer is not in use
       Fail(&flight, absl::CancelledError(Describe(*flight.transfer) + ": cancelled"));
       continue;
     }

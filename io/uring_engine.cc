@@ -45,7 +45,7 @@ class UringEngine : public IoEngine {
 
   void Submit(std::span<const IoRequest> requests) override {
     for (const IoRequest& request : requests) Prepare(request);
-    // Once the ring is broken, entries that it has not taken have their results: the kernel must not take them.
+    // Entries that a broken ring has not taken have their results already, so the kernel must not take them.
     if (broken_ == 0) Enter(0, std::chrono::nanoseconds::zero());
   }
 
@@ -53,7 +53,7 @@ class UringEngine : public IoEngine {
     bool woken = false;
     size_t count = Reap(results, &woken);
     if (count > 0 || woken) return count;
-    if (broken_ != 0) {  // no result will come: the caller must not spin
+    if (broken_ != 0) {  // no result will come, and the caller must not spin
       os::SleepFor(std::min(timeout, std::chrono::nanoseconds(std::chrono::milliseconds(10))));
       return 0;
     }
@@ -87,7 +87,7 @@ class UringEngine : public IoEngine {
     int error = broken_;
     if (request.file >= file_count_) error = -EBADF;
     io_uring_sqe* sqe = error == 0 ? io_uring_get_sqe(&ring_) : nullptr;
-    if (sqe == nullptr) {  // without an error: more than capacity() in flight
+    if (sqe == nullptr) {  // when there is no error: more than capacity() in flight
       refused_.push_back(IoResult{request.tag, error != 0 ? error : -EBUSY});
       return;
     }
@@ -103,8 +103,8 @@ class UringEngine : public IoEngine {
     ++in_flight_;
   }
 
-  // Gives prepared entries to the kernel and waits for `wait` completions. After a lasting error the ring is
-  // broken: the requests that the kernel has not taken get that error as their result.
+  // Gives prepared entries to the kernel and waits for `wait` completions. A lasting error breaks the ring:
+  // the requests that the kernel has not taken get that error as their result.
   void Enter(unsigned wait, std::chrono::nanoseconds timeout) {
     int result = 0;
     if (wait == 0) {
@@ -179,7 +179,7 @@ class UringEngine : public IoEngine {
   const size_t file_count_;
   const WakeUps wake_ups_;
   const os::ThreadId maker_ = os::ThisThreadId();
-  // The driving thread's only. Wake uses the descriptor alone.
+  // Used by the driving thread alone. Wake uses only the descriptor.
   io_uring ring_{};
   bool ring_open_ = false;
   int wake_fd_ = -1;

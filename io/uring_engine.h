@@ -1,5 +1,6 @@
-// IoEngine over one io_uring. Many containers and some kernels refuse io_uring, with many different errors.
-// OpenDirectory (io/probe.h) therefore probes it with real transfers and uses threads where it does not work.
+// An IoEngine over one io_uring. Many containers and some kernels refuse io_uring, with many different
+// errors. OpenDirectory (io/probe.h) therefore probes it with real transfers and uses threads if it does not
+// work.
 
 #ifndef SPILLWAY_IO_URING_ENGINE_H_
 #define SPILLWAY_IO_URING_ENGINE_H_
@@ -13,11 +14,11 @@
 
 namespace spillway::io {
 
-// Which thread's Poll ends at a Wake: the kernel completes a wake-up on the thread that armed it, and so no sooner
-// than that thread leaves the call that it is in.
+// The threads whose Poll ends at a Wake. The kernel completes a wake-up on the thread that armed it, and so
+// no sooner than that thread leaves the call that it is in.
 enum class WakeUps : uint8_t {
   kAnyThread,
-  kNotTheMaker,  // the thread that makes the engine probes it alone, and hands it to another one
+  kNotTheMaker,  // the thread that makes the engine only probes it, and hands it to another one
 };
 
 // `files` are open descriptors, which the caller closes after Stop. `capacity` is the number of requests in

@@ -1,6 +1,6 @@
-// WorkerArena: a few threads that run tasks for CompletionPool, in the order in which they came. They are started
-// when it is made, so that a system without threads is an error then, and not the end of the job later. Any thread
-// gives it tasks; nothing else fails.
+// WorkerArena: a few threads that run tasks for CompletionPool, in the order in which they came. The threads
+// are started by Create, so that a lack of threads is an error then, and not the end of the job later. Any
+// thread gives it tasks; nothing else fails.
 
 #ifndef SPILLWAY_IO_WORKER_ARENA_H_
 #define SPILLWAY_IO_WORKER_ARENA_H_
@@ -18,8 +18,8 @@ namespace spillway::io {
 
 class WorkerArena {
  public:
-  // At most `threads` tasks run at a time; fewer where the system has no more threads. kResourceExhausted when it
-  // has none.
+  // At most `threads` tasks run at a time; fewer when the system has no more threads. kResourceExhausted when
+  // it has none.
   static absl::StatusOr<std::unique_ptr<WorkerArena>> Create(int threads);
   // Waits for the tasks.
   ~WorkerArena();

@@ -20,11 +20,11 @@
 namespace spillway::io {
 namespace {
 
-constexpr uint64_t kFreePart = 16;  // of the budget, which ends that it is spent
+constexpr uint64_t kFreePart = 16;  // 1 / kFreePart of the budget must be free before it counts as unspent
 constexpr int kLockTries = 20;
 constexpr auto kBetweenTries = std::chrono::milliseconds(5);
 
-// One line of constant length, written by one call: its checksum tells a part of it from the whole.
+// One line of constant length, written by one call. Its checksum distinguishes a part of it from the whole.
 constexpr char kLine[] = "spillway-writes 1 %020" PRIu64 " %020" PRId64 " %016" PRIx64 "\n";
 constexpr size_t kLineBytes = sizeof("spillway-writes 1 ") - 1 + 20 + 1 + 20 + 1 + 16 + 1;
 
@@ -53,7 +53,7 @@ double WriteBudget::bytes_per_second() const {
   return static_cast<double>(options_.bytes) / std::chrono::duration<double>(options_.interval).count();
 }
 
-// What of the state is still in use. A clock that was set back frees nothing.
+// Bytes of the state that are still in use. A clock that was set back frees nothing.
 uint64_t WriteBudget::StillUsed(const State& state, int64_t now) const {
   const double seconds = static_cast<double>(std::max<int64_t>(0, now - state.at)) / 1e9;
   const double freed = bytes_per_second() * seconds;
@@ -114,13 +114,13 @@ absl::Status WriteBudget::Record() {
   return status;
 }
 
-// Adds to the record, and yields it. `state` stays as it is where that failed.
+// Adds to the record, and returns it. `state` stays unchanged on failure.
 absl::Status WriteBudget::ExchangeRecord(uint64_t unrecorded, int64_t now, State* state) const {
   const std::filesystem::path path = options_.path;
-  std::error_code ignored;  // the file cannot be opened then
+  std::error_code ignored;  // opening the file fails then
   for (const std::filesystem::path& folder : {path.parent_path().parent_path(), path.parent_path()})
     if (!std::filesystem::exists(folder, ignored)) mkdir(folder.c_str(), 0700);
-  // Closing it ends the lock.
+  // Closing the file ends the lock.
   const os::Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (file.get() < 0) return os::StatusFromErrno(errno, path.string());
   struct stat info = {};
@@ -137,7 +137,8 @@ absl::Status WriteBudget::ExchangeRecord(uint64_t unrecorded, int64_t now, State
   const bool whole = std::sscanf(text.data(), "spillway-writes 1 %" SCNu64 " %" SCNd64 " %" SCNx64,
                                  &found.used_bytes, &found.at, &checksum) == 3 &&
                      checksum == ChecksumOf(found.used_bytes, found.at);
-  // Of now, also where the record is from the future, by a clock that was wrong: nothing came free then.
+  // The time is always the present one. If the record is from the future, by a clock that was wrong, nothing
+  // has come free.
   const State after = {(whole ? StillUsed(found, now) : 0) + unrecorded, now};
   std::snprintf(text.data(), text.size(), kLine, after.used_bytes, after.at,
                 ChecksumOf(after.used_bytes, after.at));

@@ -20,7 +20,8 @@ bool IsSticky(CUresult result) {
     case CUDA_ERROR_EXTERNAL_DEVICE: return true;
     default: break;
   }
-  // Codes of newer headers: an error that stays in its partition, and tensor memory that was not given back.
+  // Codes of newer headers: an error that stays inside its partition, and tensor memory that was not given
+  // back.
   constexpr int kContained = 226;
   constexpr int kTensorMemoryLeak = 721;
   return static_cast<int>(result) == kContained || static_cast<int>(result) == kTensorMemoryLeak;

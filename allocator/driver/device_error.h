@@ -1,7 +1,7 @@
-// DeviceError: keeps the first error after which a device cannot be relied on. From then on nothing moves:
+// DeviceError: keeps the first error after which a device cannot be relied on. Nothing moves from then on:
 // every wait ends, launches and copies go to the driver, whose code goes to the caller, and allocations fail
-// with the same code. Residency has one per device and reports to it the results of its driver calls, on any
-// thread. Nothing here fails.
+// with the same code. Residency has one DeviceError per device and reports to it the results of its driver
+// calls, on any thread. Nothing here fails.
 
 #ifndef SPILLWAY_ALLOCATOR_DRIVER_DEVICE_ERROR_H_
 #define SPILLWAY_ALLOCATOR_DRIVER_DEVICE_ERROR_H_
@@ -15,33 +15,33 @@
 
 namespace spillway::allocator {
 
-// Whether the context cannot be used after this code (cuda.h: "leaves the process in an inconsistent state",
-// or the context is gone).
+// Whether this code makes the context unusable (cuda.h: "leaves the process in an inconsistent state", or the
+// context is gone).
 bool IsSticky(CUresult result);
 
 class DeviceError {
  public:
-  // `on_first` runs once, on the thread that reports the first error. That thread may have any lock: it must
-  // take none.
+  // `on_first` runs once, on the thread that reports the first error. It must not take a lock, because that
+  // thread may have any of them.
   explicit DeviceError(std::function<void()> on_first = nullptr) : on_first_(std::move(on_first)) {}
 
-  // Takes the result of a driver call and keeps the first sticky code. True when this one is sticky. Any
-  // thread.
+  // Takes the result of a driver call and keeps the first sticky code. Returns true when this result is
+  // sticky. Any thread.
   bool Note(CUresult result);
   bool Note(const absl::Status& status) { return !status.ok() && Note(ResultOf(status)); }
-  // Whether an event has completed, by the result of its query. An error does not answer that. A sticky one
-  // is kept. After any other error the caller asks again; an error that does not go away is kept as the
-  // device's. Any thread.
+  // Whether an event has completed, by the result of its query. An error is no answer to that question: a
+  // sticky error is kept, and after any other the caller asks again. An error that persists (1000 queries in
+  // a row) is kept as the device's. Any thread.
   bool Completed(CUresult query);
-  // Keeps an error of any code, for failures that leave the device's memory in an unknown state, such as a
+  // Keeps an error of any code. For failures that leave the device's memory in an unknown state, such as a
   // mapping that may be half gone. Any thread.
   void Fail(const absl::Status& status);
 
-  // Whether an error was kept. Any thread, no lock.
+  // Whether an error was kept. Any thread; takes no lock.
   bool any() const { return first_.load(std::memory_order_acquire) != CUDA_SUCCESS; }
-  // CUDA_SUCCESS: none.
+  // The first error that was kept; CUDA_SUCCESS when there is none.
   CUresult first() const { return static_cast<CUresult>(first_.load(std::memory_order_acquire)); }
-  // The error as a status that carries first(). OK: none.
+  // The error as a status that carries first(); OK when there is none.
   absl::Status status(const CudaDriver& driver) const;
 
  private:

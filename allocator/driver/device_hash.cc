@@ -54,8 +54,8 @@ absl::Status DeviceHash::MakePlaces() {
   return absl::OkStatus();
 }
 
-// A kernel that computes wrong values would let changed blocks go without a copy. It is tried on half of the
-// memory for results, whose content and hash the host knows, and once more with one bit changed.
+// A kernel that computes wrong values would let changed blocks go without a copy. Check tries the kernel on
+// half of the memory for results, whose content and hash the host knows, and once more with one bit changed.
 absl::Status DeviceHash::Check() {
   constexpr uint64_t kBytes = kPlaces / 2 * kPlaceBytes;
   auto* const words = reinterpret_cast<uint64_t*>(results_ + kBytes);
@@ -94,7 +94,7 @@ absl::StatusOr<DeviceHash::Request> DeviceHash::Enqueue(CUstream stream, CUdevic
 
 ContentHash DeviceHash::Take(Request* request) {
   ContentHash sum;
-  // Written by the device before the event that the caller has seen complete.
+  // The device has written these words before the event that the caller has seen complete.
   const auto* const partials = reinterpret_cast<const volatile uint64_t*>(
       results_ + static_cast<uint64_t>(request->place) * kPlaceBytes);
   for (unsigned i = 0; i < request->partials; ++i) {
@@ -125,7 +125,7 @@ void HashLoader::Fail(absl::Status why) {
   failed_.store(true, std::memory_order_release);
 }
 
-// Once per device: each has its driver's own reason, and devices are few.
+// Reported once per device: each device has its driver's own reason, and devices are few.
 void HashLoader::ReportMissing() {
   if (reported_ || !failed_.load(std::memory_order_acquire)) return;
   reported_ = true;

@@ -1,11 +1,11 @@
-// MemoryTurn: one thread of ours at a time is in a call of the driver that creates, maps, opens, unmaps or
-// releases GPU memory, in the order in which they come. The driver carries these calls out one at a time
-// anyway, under a lock that launches may need: a launch that comes meanwhile waits for one of them, and would
-// wait for two with a second thread of ours in the driver's queue. One for the process, shared by its devices
-// (CudaDriver::memory_turn).
+// MemoryTurn: lets one of our threads at a time into the calls of the driver that create, map, open, unmap or
+// release GPU memory, in the order in which the threads come. The driver carries these calls out one at a
+// time anyway, under a lock that launches may need. A launch that comes meanwhile waits for one such call; it
+// would wait for two if a second thread of ours stood in the driver's queue. There is one MemoryTurn for the
+// process, shared by its devices (CudaDriver::memory_turn).
 //
-// cuMemHostRegister takes no turn: it takes milliseconds for pages of the system. Any thread may call; none
-// holds a lock of the residency then. Nothing fails; the wait is as long as the driver's calls before it.
+// cuMemHostRegister takes no turn, since it takes milliseconds for pages of the system. Any thread may call,
+// without a lock of the residency. Nothing fails; the wait is as long as the driver's calls before it.
 
 #ifndef SPILLWAY_ALLOCATOR_DRIVER_MEMORY_TURN_H_
 #define SPILLWAY_ALLOCATOR_DRIVER_MEMORY_TURN_H_
@@ -19,7 +19,7 @@ namespace spillway::allocator {
 
 class MemoryTurn {
  public:
-  // Waits until those who came before are done, then makes the call. Returns what it returns.
+  // Waits until the threads that came before are done, then makes the call and returns its result.
   template <typename Call>
   auto Run(const Call& call) {
     Enter();
@@ -28,7 +28,7 @@ class MemoryTurn {
     return result;
   }
 
-  // Threads that are in a call or wait for their turn. For tests.
+  // Number of threads that are in a call or wait for their turn. For tests.
   uint64_t standing() const {
     const os::MutexLock lock(&mu_);
     return came_ - done_;

@@ -10,10 +10,10 @@
 namespace spillway::allocator {
 namespace {
 
-// The readers of a text add our name.
+// The readers of a text add this prefix.
 constexpr std::string_view kOurName = "Spillway: ";
 
-// Without a destructor: hooks run in destructors of other thread-local objects, too.
+// This type has no destructor, because hooks also run in destructors of other thread-local objects.
 struct ThreadsWords {
   uint64_t owner;  // the Refusals' id
   bool call;       // noted by NoteCall, not taken yet

@@ -1,7 +1,7 @@
-// Refusals: the one channel for the texts of refusals, of an allocation, a launch, a copy or a pin. Residency
-// and the gate write them; the C ABI, PyTorch's allocator and the reports read them. It keeps the last text
-// of each thread and the last of all. The driver's codes travel in statuses and results. One for the process.
-// Any thread; nothing throws.
+// Refusals: the one channel for the messages of refusals, of an allocation, a launch, a copy or a pin.
+// Residency and the gate write them; the C ABI, PyTorch's allocator and the reports read them. The class
+// keeps the last text of each thread and the last text of all threads. The driver's codes travel separately,
+// in statuses and results. There is one for the process. Any thread may call; nothing throws.
 
 #ifndef SPILLWAY_ALLOCATOR_DRIVER_REFUSALS_H_
 #define SPILLWAY_ALLOCATOR_DRIVER_REFUSALS_H_
@@ -18,32 +18,33 @@ namespace spillway::allocator {
 
 class Refusals {
  public:
-  // Called on the refusing thread, without a lock, before the refused driver call returns to the application.
+  // Called on the refusing thread, which has no lock, before the refused driver call returns to the
+  // application.
   using Listener = void (*)();
 
   Refusals();
 
-  // An allocation, or another call whose caller gets the status, was refused. Does nothing for OK. Does not
-  // throw: when there is no memory for the text of Latest, only this thread's text is kept.
+  // Notes that an allocation, or another call whose caller gets the status, was refused. Does nothing for OK.
+  // Does not throw: when there is no memory for the text of Latest, only this thread's text is kept.
   void Note(const absl::Status& why);
-  // A driver call of the application was refused. Its caller gets a code, and may ask for the text by
-  // TakeCall.
+  // Notes that a driver call of the application was refused. Its caller gets a code, and may ask for the text
+  // by TakeCall.
   void NoteCall(const absl::Status& why);
 
-  // Text of this thread's last refusal, "" when there was none since Forget. It does not begin with
-  // "Spillway:", which its readers add. Valid until the thread's next refusal. At most kMostWords - 1 bytes
-  // are kept.
+  // Text of this thread's last refusal; "" when there was none since Forget. The text does not begin with
+  // "Spillway:", which its readers add. It is valid until the thread's next refusal, and at most kMostWords -
+  // 1 bytes of it are kept.
   static constexpr size_t kMostWords = 2048;
   const char* OfThisThread() const;
-  // Drops this thread's last refusal: a new call begins.
+  // Drops this thread's last refusal, since a new call begins.
   void Forget();
   // True once for each NoteCall of this thread without a later Note or Forget. OfThisThread keeps its text.
   bool TakeCall();
 
-  // Text of the latest refusal of any thread, "" when there was none.
+  // Text of the latest refusal of any thread; "" when there was none.
   std::string Latest() const;
 
-  // Sets the listener for the rest of the process; null: none.
+  // Sets the listener for the rest of the process; null removes it.
   void SetListener(Listener listener) { listener_.store(listener, std::memory_order_release); }
 
  private:

@@ -12,7 +12,8 @@ namespace spillway::allocator {
 
 namespace {
 
-// Reserves at one of the hints. A driver that does not take an address gives another one. 0: none was taken.
+// Reserves at one of the hints. A driver that does not accept an address returns another one, which is freed
+// again. Returns 0 when no hint was taken.
 CUdeviceptr ReserveAtHint(const CudaDriver* driver, uint64_t bytes, uint64_t chunk_bytes,
                           absl::Span<const uint64_t> hints) {
   for (const uint64_t hint : hints) {
@@ -67,8 +68,8 @@ AddressMap::~AddressMap() {
 }
 
 void AddressMap::CollectNeighbours(uint64_t chunk, AccessSet* set) const {
-  // The address lies in a guard chunk or a free range. It may be one past the end of the block before, or a
-  // negative offset from the start of the block behind.
+  // The address lies in a guard chunk or a free range. It may be one past the end of the previous block, or
+  // at a negative offset from the start of the next one.
   if (chunk > 0) {
     const uint32_t before = pages_[chunk - 1].load(std::memory_order_acquire);
     if (before != 0) set->Add(BlockId::FromRaw(before));

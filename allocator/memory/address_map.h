@@ -1,7 +1,7 @@
 // AddressMap: finds the block that a device address belongs to, for all devices of the process, without a
 // lock. It owns the one reservation of address space in which all blocks lie (cuMemAddressReserve, nothing
-// mapped), cut into one equal slice per device, and a table with one word per chunk of it. VaSpace places
-// blocks in a slice; BlockTable knows their states.
+// mapped), which is cut into one equal slice per device, and a table with one word per chunk of the
+// reservation. VaSpace places blocks in a slice; BlockTable knows their states.
 //
 // Hooks look addresses up on launching threads. The block table enters and removes blocks under its device's
 // lock. Only Reserve can fail.
@@ -21,34 +21,38 @@
 
 namespace spillway::allocator {
 
-// Where the reservation is to lie, the best first. Kernels get numbers by value, and a word that happens to lie in a
-// block counts as its address: the block is brought back for a launch that never touches it. The upper half of these
-// addresses is a number from 0x5a00 to 0x7e00 whose upper 16 bits are 0. As the second of two 32-bit integers it is
-// 23,040 to 32,255, with the first one beside it large: far above the shifts of PyTorch's IntDivider (0 to 32), with
-// which NVIDIA's own choice, from 0x302000000 on, collides (docs/limits.md). As the second of two floats it is a
-// denormal number, as a double one of 1e-310, and bf16 or fp16 quadruples have a zero there. Executables lie from
-// 0x55 << 40 on and libraries below 0x7f << 40.
+// Addresses at which the reservation is tried, the best first.
+//
+// Kernels also get numbers by value. A parameter word that happens to equal an address inside a block counts
+// as that address, and the block is brought back for a launch that never uses it. The hints are therefore
+// addresses that are unlikely numbers. Their upper half is a number from 0x5a00 to 0x7e00 whose upper 16 bits
+// are 0. Read as two 32-bit integers, such an address has 23,040 to 32,255 as its second integer, beside a
+// large first one: far above the shifts of PyTorch's IntDivider (0 to 32), with which NVIDIA's own choice,
+// from 0x302000000 on, collides (docs/limits.md). Read as two floats, its second one is a denormal number.
+// Read as a double, it is about 1e-310; as a bf16 or fp16 quadruple, it has a zero there. Executables lie
+// from 0x55 << 40 on and libraries below 0x7f << 40.
 inline constexpr std::array<uint64_t, 4> kAddressHints = {uint64_t{0x6a} << 40, uint64_t{0x72} << 40,
                                                           uint64_t{0x62} << 40, uint64_t{0x5a} << 40};
 
 class AddressMap {
  public:
-  // Reserves `devices` slices of `bytes_per_device` bytes, rounded up to a power of two, at the first of `hints`
-  // that the driver takes, else where it chooses. `chunk_bytes` is a power of two and at least the device's
-  // granularity. Fails with the driver's error, or the system's when there is no memory for the table.
+  // Reserves `devices` slices of `bytes_per_device` bytes, rounded up to a power of two, at the first of
+  // `hints` that the driver takes, or else at an address that the driver chooses. `chunk_bytes` is a power of
+  // two and at least the device's granularity. Fails with the driver's error, or with the system's error when
+  // there is no memory for the table.
   static absl::StatusOr<std::unique_ptr<AddressMap>> Reserve(
       const CudaDriver* driver, int devices, uint64_t bytes_per_device, uint64_t chunk_bytes,
       absl::Span<const uint64_t> hints = kAddressHints);
   // Leaves the reservation in place: tensors may outlive this object, and process exit frees it.
   ~AddressMap();
 
-  // Adds the block at `address` to `set`. An address in the unmapped chunk between two blocks counts for
-  // both, since it may be the end pointer of one. Any thread, no lock.
+  // Adds the block at `address` to `set`. An address in the unmapped chunk between two blocks counts for both
+  // of them, since it may be the end pointer of one. Any thread; takes no lock.
   void Collect(uint64_t address, AccessSet* set) const {
     const uint64_t offset = address - base_;
     if (offset < total_bytes_) CollectInside(offset, set);
   }
-  // The same for an address inside the reservation, `offset` bytes from base().
+  // Does the same for an address inside the reservation, `offset` bytes from base().
   void CollectInside(uint64_t offset, AccessSet* set) const {
     const uint32_t raw = pages_[offset >> chunk_shift_].load(std::memory_order_acquire);
     if (__builtin_expect(raw != 0, 1)) {
@@ -59,18 +63,18 @@ class AddressMap {
   }
   bool Contains(uint64_t address) const { return address - base_ < total_bytes_; }
 
-  // The block at `address`, or an invalid id for guard chunks, free ranges and addresses that are not ours.
+  // The block at `address`; an invalid id for guard chunks, free ranges and addresses that are not ours.
   BlockId Find(uint64_t address) const;
 
   // Adds every block with a byte in [address, address + bytes), for copies, memsets and unmaps of a range.
   void CollectRange(uint64_t address, uint64_t bytes, AccessSet* set) const;
 
-  // The block table calls these under its device's lock, before a block is handed out and after it is gone.
+  // Called by the block table under its device's lock, before a block is handed out and after it is gone.
   void Assign(uint64_t address, uint64_t bytes, BlockId id);
   void Clear(uint64_t address, uint64_t bytes);
 
   uint64_t base() const { return base_; }
-  // Whether the driver took one of the hints. Where it did not, numbers may be taken for addresses.
+  // Whether the driver took one of the hints. If it did not, numbers may be mistaken for addresses.
   bool at_hint() const { return at_hint_; }
   uint64_t total_bytes() const { return total_bytes_; }
   uint64_t chunk_bytes() const { return uint64_t{1} << chunk_shift_; }
@@ -87,8 +91,9 @@ class AddressMap {
   const uint64_t total_bytes_;
   const int chunk_shift_;
   const uint64_t chunks_;
-  // One word per chunk: BlockId::raw(), 0 for none. The release stores of Assign and Clear pair with the
-  // acquire loads of the look-ups: a thread that reads an id also sees the block that was filled in before.
+  // One word per chunk: BlockId::raw(), or 0 for no block. The release stores of Assign and Clear pair with
+  // the acquire loads of the look-ups: a thread that reads an id also sees the block that was filled in
+  // before.
   os::Atomic<uint32_t>* pages_;  // anonymous zero pages, touched only where blocks are
 };
 

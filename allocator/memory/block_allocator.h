@@ -2,10 +2,12 @@
 // address, with or without chunks behind it, for the next block of the same number of chunks on the same
 // stream. The lowest such address is always taken. A job that allocates and frees alike in each iteration
 // thus gets the same addresses in each iteration, whatever memory pressure did meanwhile, and its launches
-// can be recognised. Residency calls it for each allocation and free, under the lock of the block table. Take
-// finds nothing when no address fits; nothing else can fail. Sizes are few and come again: a list without
-// addresses stays until there are many, and the node of an address that was taken is used again, so that an
-// allocation and a free that reuse an address call no malloc.
+// can be recognized.
+//
+// Residency calls it for each allocation and free, under the lock of the block table. Take finds nothing when
+// no address fits; nothing else can fail. Jobs use few sizes, again and again. A list without addresses is
+// therefore kept until there are many lists, and the node of an address that was taken is used again. An
+// allocation and a free that reuse an address thus call no malloc.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_BLOCK_ALLOCATOR_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_BLOCK_ALLOCATOR_H_
@@ -21,14 +23,14 @@
 
 namespace spillway::allocator {
 
-// Not thread-safe: guarded by the owner's lock.
+// Not thread-safe; the owner's lock guards it.
 class BlockAllocator {
  public:
-  // Enters a free block's address. It must not be in the list.
+  // Enters a free block's address, which must not be in the list.
   void Add(CUstream stream, uint32_t chunks, uint64_t address, BlockId id);
-  // Takes the lowest address of that size and stream out of the list; nothing when there is none.
+  // Takes the lowest address of that size and stream out of the list; returns nothing when there is none.
   std::optional<BlockId> Take(CUstream stream, uint32_t chunks);
-  // Takes one address out of the list. It must be there.
+  // Takes one address out of the list. The address must be there.
   void Remove(CUstream stream, uint32_t chunks, uint64_t address);
   size_t size() const { return count_; }  // addresses in the list
 

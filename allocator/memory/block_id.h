@@ -13,9 +13,9 @@ namespace spillway::allocator {
 
 inline constexpr int kMaxDevices = 8;
 
-// The device is in the top four bits, the index into that device's block table below them. Index 0 is never a
-// block: the zero value means "no block". An id is used again after a free; a block's generation tells the
-// uses apart.
+// The device is in the top four bits, and the index into that device's block table is below them. Index 0 is
+// never a block, so the zero value means "no block". An id is used again after a free; a block's generation
+// distinguishes the uses.
 class BlockId {
  public:
   constexpr BlockId() = default;
@@ -37,24 +37,24 @@ class BlockId {
   uint32_t value_ = 0;
 };
 
-// The blocks that one launch, copy or memset names, without repeats, in order of first mention. A thread uses
-// its set again and again: Clear() keeps the memory, so that the launch path allocates only when a set is
-// larger than all before it. Of one thread.
+// The blocks that one launch, copy or memset names, without repeats, in the order of their first mention. A
+// thread uses its set again and again: Clear() keeps the memory, so the launch path allocates only when a set
+// is larger than all before it. Belongs to one thread.
 class AccessSet {
  public:
   AccessSet() : blocks_(kFirstCapacity) {}
-  // Copied, never moved: Add relies on memory for one block at least.
+  // Copied but never moved: Add relies on memory for at least one block.
   AccessSet(const AccessSet&) = default;
   AccessSet& operator=(const AccessSet&) = default;
 
   void Clear() { size_ = 0; }
-  // Adds `id` unless it is there. The table `places_` remembers where a block with these low bits was put
-  // last. That may have been in an earlier set, so the entry counts only when such a block lies at that place
-  // now. The table is therefore never cleared.
+  // Adds `id` unless it is in the set. The table `places_` remembers the place at which a block with these
+  // low bits was put last. This may have happened in an earlier set, so an entry counts only when such a
+  // block lies at that place now. The table therefore never needs to be cleared.
   void Add(BlockId id) {
     const uint32_t place = places_[id.raw() % kPlaces];
     const uint32_t there = blocks_[place].raw();
-    // One branch that is seldom taken: entries left by earlier sets cannot be predicted.
+    // This is a single branch that is seldom taken, because entries left by earlier sets cannot be predicted.
     const bool same_place = (place < size_) & ((there ^ id.raw()) % kPlaces == 0);
     if (__builtin_expect(same_place, 0) && (there == id.raw() || Contains(id))) return;
     AddNew(id);

@@ -14,11 +14,11 @@
 namespace spillway::allocator {
 namespace {
 
-// NOT_READY from cuMemSetAccess goes away by itself. Published reports needed one retry; these are ten over
-// 20 ms.
+// NOT_READY from cuMemSetAccess goes away by itself. Published reports needed one retry; these are ten tries
+// over 20 ms.
 constexpr int kSetAccessTries = 10;
-// A driver may clear released memory before it gives it out again, and refuses it meanwhile: reportedly for up to 200 ms.
-// These are 90 tries over 280 ms.
+// A driver may clear released memory before it gives it out again, and refuses requests meanwhile: reportedly
+// for up to 200 ms. These are 90 tries over 280 ms.
 constexpr int kCreateTries = 90;
 
 CUmemAllocationProp PropertiesFor(int device) {
@@ -91,7 +91,7 @@ bool ChunkPool::TakeOfSize(uint32_t chunks, std::vector<ChunkHandle>* taken) {
   return true;
 }
 
-// The smallest handle that suffices alone, else the largest, until they are enough.
+// Takes the smallest handle that suffices alone, or else the largest, until the chunks are enough.
 void ChunkPool::TakeAtLeast(uint64_t chunks, std::vector<ChunkHandle>* taken) {
   while (chunks > 0 && free_chunks_ > 0) {
     uint32_t size = 1;
@@ -114,6 +114,9 @@ bool ChunkPool::Begin(const std::vector<uint64_t>& blocks, Supply* supply) {
       lacking += part;
     }
   }
+  // The lacking chunks come from growth up to the target, and then from free handles of other sizes.
+  // TakeAtLeast may take more of these than are lacking. The surplus goes back to the driver and is not
+  // created again; it counts as created until End.
   const uint64_t growth = target_ > created_ ? std::min(lacking, target_ - created_) : 0;
   TakeAtLeast(lacking - growth, &supply->to_release);
   const uint64_t released = ChunksOf(supply->to_release);
@@ -181,7 +184,7 @@ absl::Status Make(const CudaDriver* driver, int device, uint64_t chunk_bytes, Su
   supply->to_release.clear();
   while (status.ok() && !supply->to_create.empty()) {
     ChunkHandle made{0, supply->to_create.back()};
-    // What was released may come back a moment later.
+    // The driver may need a moment before it gives released memory out again.
     for (int i = 0; i < (released ? kCreateTries : 1); ++i) {
       if (i > 0) os::SleepFor(std::chrono::microseconds(100 << std::min(i, 5)));
       status = Create(driver, device, made.chunks * chunk_bytes, &made.handle);

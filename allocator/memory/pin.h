@@ -1,6 +1,6 @@
-// Long-term pins: why a block stays on the GPU although no launch in preparation names it, and what is needed
-// to end the pin. integration/escape asks for pins and ends them, on the threads of the application;
-// BlockTable counts them. These are plain values; nothing here can fail.
+// Long-term pins: the reason why a block stays on the GPU although no launch in preparation names it, and the
+// facts that are needed to end the pin. integration/escape asks for pins and ends them, on the threads of the
+// application; BlockTable counts them. These are plain values; nothing here can fail.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_PIN_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_PIN_H_
@@ -40,9 +40,9 @@ struct PinnedBlock {
   uint32_t generation = 0;
 };
 
-// Work that may still use a pinned block by an escaped pointer when its pin ends: what is queued on these
-// streams now, and all work that used the block in which the pointer was, `pointer_block`, with that block's
-// own stream.
+// Work that may still use a pinned block by an escaped pointer when its pin ends: the work queued on these
+// streams now, and all work that used `pointer_block`, the block that contained the pointer, with that
+// block's own stream.
 struct EscapedUsers {
   std::vector<StreamRef> streams;
   BlockId pointer_block;

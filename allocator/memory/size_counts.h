@@ -1,6 +1,7 @@
-// SizeCounts: how many blocks there are of each size, and the largest size. The block table keeps one for the
-// blocks without a long-term pin, under its lock, since charging asks for the largest. Sizes are few and come
-// again: a size whose last block has gone keeps its entry until there are many. Nothing fails.
+// SizeCounts: the number of blocks of each size, and the largest size. The block table keeps one for the
+// blocks without a long-term pin, under its lock, since charging asks for the largest of them. Jobs use few
+// sizes, again and again: a size whose last block has gone keeps its entry until there are many entries.
+// Nothing fails.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_SIZE_COUNTS_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_SIZE_COUNTS_H_
@@ -13,10 +14,10 @@
 
 namespace spillway::allocator {
 
-// Sizes in chunks. Not thread-safe: guarded by the owner's lock.
+// Sizes are in chunks. Not thread-safe; the owner's lock guards it.
 class SizeCounts {
  public:
-  // A block of that size is there from now on.
+  // Counts a new block of that size.
   void Add(uint32_t chunks) {
     if (latest_ == sizes_.end() || latest_->first != chunks) {
       if (sizes_.size() > kMostSizes)
@@ -25,14 +26,14 @@ class SizeCounts {
     }
     ++latest_->second;
   }
-  // A block of that size is gone. It must have been there (checked).
+  // Counts a block of that size as gone. It must have been counted (checked).
   void Remove(uint32_t chunks) {
     if (latest_ == sizes_.end() || latest_->first != chunks) latest_ = sizes_.find(chunks);
     SPILLWAY_CHECK(latest_ != sizes_.end() && latest_->second > 0);
     --latest_->second;
   }
-  // The largest size that has a block; 0 when there is no block. Passes over the larger sizes whose blocks
-  // have gone, of which there are few.
+  // The largest size that has a block; 0 when there is no block. Skips the larger sizes whose blocks have
+  // gone, of which there are few.
   uint32_t Largest() const {
     for (const auto& [chunks, count] : sizes_) {
       if (count > 0) return chunks;
@@ -41,7 +42,7 @@ class SizeCounts {
   }
 
  private:
-  static constexpr size_t kMostSizes = 256;  // beyond, those without a block are given up
+  static constexpr size_t kMostSizes = 256;  // beyond this number, sizes without a block are erased
   std::map<uint32_t, uint64_t, std::greater<>> sizes_;
   std::map<uint32_t, uint64_t, std::greater<>>::iterator latest_ =
       sizes_.end();  // the next block often has the same size

@@ -1,7 +1,7 @@
-// Delay points and mutants of the memory core, and a count of polls, compiled in only with SPILLWAY_TEST_HOOKS.
-// Tests widen races by the first, prove by the second that they would notice a broken rule, and see by the
-// third that nothing has happened where nothing may. Any thread; nothing fails; without the option the macros
-// are empty.
+// Delay points and mutants of the memory core, and a count of polls, compiled in only with
+// SPILLWAY_TEST_HOOKS. Tests widen races by delay points. Mutants prove that the tests would notice a broken
+// rule. The count of polls shows that nothing has happened where nothing may happen. Any thread may use them
+// and nothing fails; without the option the macros are empty.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_
@@ -17,7 +17,7 @@
 
 namespace spillway::allocator {
 
-// A rule that is left out on purpose. tests/simulation catches each (docs/results),
+// A rule that is left out on purpose. tests/simulation catches each of them (docs/results),
 // tests/allocator/residency_model_test some.
 enum class Mutant : int {
   kNone,
@@ -65,39 +65,39 @@ enum class Mutant : int {
   kErrorUnseen,         // the device's first error stops nothing
   // ---- What kernels reach in host memory.
   kReachedStaysHome,    // a buffer that is reached is given back as a home of the block that has arrived
-  kReachedGivenAtEnd,   // and as nobody's when the block leaves
+  kReachedGivenAtEnd,   // a buffer that is reached is given back as nobody's when the block leaves
   kReachedIsForgotten,  // a block that is spilled again has lost the homes that were to be reached
   // ---- What stays mapped there.
-  kStandstillUndrained,  // a standstill does not wait for what the GPU had been given
+  kStandstillUndrained,  // a standstill does not wait for the work that the GPU had been given
   kExchangedRunning,     // a block is verified and leaves while others launch
-  kCopiedUnhashed,       // it is hashed beside its copy, not before
-  kStandstillEndsEarly,  // it ends before the bytes that come back have arrived
+  kCopiedUnhashed,       // a block is hashed beside its copy, not before
+  kStandstillEndsEarly,  // a standstill ends before the bytes that come back have arrived
   kSoftFreedMapped,      // the host memory of a freed block is given back while the address still maps it
   kSoftDemoted,          // bytes go to the disk while their address still maps them
-  kSoftTrusted,          // bytes that came back are taken for what had left
+  kSoftTrusted,          // bytes that came back are taken for those that had left
   // ---- What has come back is compared.
   kArrivalTrusted,    // the comparison has no consequence
-  kArrivalUnawaited,  // launches have the block before it
+  kArrivalUnawaited,  // launches may use a block before the comparison
   // ---- Pauses: these are the last.
   kPausedGateOpen,      // the gate of a paused block that is resident stays open
   kResumeOpensGate,     // a resume opens the gate of a block that is being decommitted
   kFreeStaysPaused,     // a freed block is paused in its next life
   kNewBlocksUnpaused,   // blocks that come while all is paused from outside are not
-  kOutsideStays,        // and those that come after the resume are
+  kOutsideStays,        // blocks that come after the resume are paused
   kClaimLooksOnce,      // a claim that has waited in the queue does not look whether a block was paused
   kPauseForgetsPins,    // a pause does not wait for launches in preparation
-  kPauseSkipsSections,  // nor for read-side sections
-  kPauseUnpromised,     // no capacity is promised for what is paused
+  kPauseSkipsSections,  // a pause does not wait for read-side sections
+  kPauseUnpromised,     // no capacity is promised for paused blocks
   kDroppedKeepsCopy,    // the clean copy of a block whose bytes are dropped is kept
-  kSpilledNotDropped,   // so are bytes that are spilled, or are again when their fetch is taken back
+  kSpilledNotDropped,   // bytes that are spilled, or spilled again after a fetch was taken back, are kept
   kReturnsPaused,       // a block that was resumed and is paused again comes back
   kPauseUnheard,        // a pause does not wake the device's thread
-  kResumeUnheard,       // nor does a resume
+  kResumeUnheard,       // a resume does not wake the device's thread
   kIdlenessDrops,       // an idle job's bytes that need not be kept in a pause are dropped
-  kLimitUnpromised,     // no capacity is promised for what leaves for a lower limit of the budget
+  kLimitUnpromised,     // no capacity is promised for blocks that leave for a lower limit of the budget
 };
 inline std::atomic<Mutant> active_mutant{Mutant::kNone};
-// Sees each choice of victims, under the table's lock.
+// Watches each choice of victims, under the table's lock.
 class SelectionWatch {
  public:
   using Index = policy::VictimIndex;
@@ -109,10 +109,10 @@ class SelectionWatch {
                      const std::vector<Index::Key>& chosen) = 0;
 };
 inline std::atomic<SelectionWatch*> selection_watch{nullptr};
-// Called at each named point when set; may sleep or yield.
+// Called at each named point when set; it may sleep or yield.
 inline std::atomic<void (*)(const char* point)> delay_function{nullptr};
-// Polls of device threads that have ended, of all devices together. No delay point: each of those is one more
-// place where the simulation may preempt.
+// Polls of device threads that have ended, of all devices together. This is no delay point, because each
+// delay point is one more place where the simulation may preempt.
 inline std::atomic<uint64_t> device_polls{0};
 
 }  // namespace spillway::allocator

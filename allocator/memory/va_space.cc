@@ -13,7 +13,7 @@ constexpr uint64_t kStride = uint64_t{1} << 32;
 
 VaSpace::VaSpace(uint64_t base, uint64_t bytes, uint64_t chunk_bytes)
     : base_(base), bytes_(bytes), chunk_bytes_(chunk_bytes) {
-  // The first chunk stays free for ever: a pointer just before the first block belongs to nobody else.
+  // The first chunk stays free forever: a pointer just before the first block belongs to nobody else.
   free_.emplace(base_ + chunk_bytes_, bytes_ - chunk_bytes_);
   free_bytes_ = bytes_ - chunk_bytes_;
 }
@@ -36,9 +36,9 @@ absl::StatusOr<uint64_t> VaSpace::Allocate(uint64_t chunks) {
                                       " bytes of address space");
 }
 
-// A pointer into a chunk without a block counts for the blocks on both sides of that chunk. Therefore the
-// chunks before and behind a multiple of 4 GiB must have no block next to them: two chunks behind it stay
-// free, and one before it, behind the guard chunk.
+// A pointer into a chunk without a block counts for the blocks on both sides of that chunk. The chunks before
+// and behind a multiple of 4 GiB must therefore have no block next to them: two chunks behind it stay free,
+// and one before it, behind the guard chunk.
 uint64_t VaSpace::KeepOff(uint64_t start, uint64_t bytes) const {
   const uint64_t before = chunk_bytes_;
   const uint64_t behind = 2 * chunk_bytes_;

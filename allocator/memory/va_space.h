@@ -1,11 +1,11 @@
 // VaSpace: places blocks in one device's slice of the reserved address space. It is address arithmetic only
 // and maps nothing. Residency calls it under the lock of the block table when no freed block's address fits
-// an allocation; an allocation fails when no range is free.
+// an allocation. An allocation fails when no range is free.
 //
-// Between two blocks lies one chunk that is never mapped, so that the end pointer of one never equals the
-// start of the next. Addresses around multiples of 4 GiB are left out where possible: two 32-bit integers in
-// a row, of which one is small or a small negative number, look like such an address and would keep its block
-// from leaving.
+// One chunk between two blocks is never mapped, so that the end pointer of one never equals the start of the
+// next. Addresses around multiples of 4 GiB are left out where possible. Two neighboring 32-bit integers, the
+// first of which is small or a small negative number, look like such an address, and would keep the block
+// there from leaving.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_VA_SPACE_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_VA_SPACE_H_
@@ -17,19 +17,20 @@
 
 namespace spillway::allocator {
 
-// Not thread-safe: guarded by the owner's lock. All addresses and sizes in bytes, blocks in chunks.
+// Not thread-safe; the owner's lock guards it. All addresses and sizes are in bytes, blocks in chunks.
 class VaSpace {
  public:
   VaSpace(uint64_t base, uint64_t bytes, uint64_t chunk_bytes);
 
-  // The lowest free range of `chunks` chunks that keeps off the multiples of 4 GiB, which a very long range
-  // cannot. Returns its start. kResourceExhausted when no range is free.
+  // Takes the lowest free range of `chunks` chunks that keeps off the multiples of 4 GiB, and returns its
+  // start. A range that is too long to keep off them is taken all the same. kResourceExhausted when no range
+  // is free.
   absl::StatusOr<uint64_t> Allocate(uint64_t chunks);
-  // Gives a range from Allocate back and joins it with free neighbours.
+  // Gives back a range from Allocate and joins it with free neighbors.
   void Free(uint64_t address, uint64_t chunks);
 
   uint64_t free_bytes() const { return free_bytes_; }
-  // Aborts unless the free ranges are in order, apart from each other and add up.
+  // Aborts unless the free ranges are in order, do not adjoin each other, and add up.
   void CheckInvariants() const;
 
  private:

@@ -29,7 +29,8 @@ absl::StatusOr<Block*> Allocations::Allocate(uint64_t bytes, CUstream stream, Bl
   if (chunks > UINT32_MAX)
     return absl::ResourceExhaustedError("a block larger than the device's address space");
   Block* block = nullptr;
-  // Known from now on, so that it is known of the block's frees, too, that the stream has been destroyed.
+  // The clock gets to know the stream before the block exists. When the block is freed, the clock then knows
+  // whether the stream has been destroyed.
   const StreamIndex owner = core_->clock.Find({stream, false});
   {
     TableLock lock(core_->table);
@@ -60,7 +61,8 @@ absl::StatusOr<Block*> Allocations::TakeBlockLocked(TableLock* lock, uint32_t ch
   Block* block = addresses_->Take(*lock, chunks, stream);
   AllocationPath path = AllocationPath::kNewAddress;
   if (block != nullptr) {
-    // A decommit past its commit point, or the transfer of a freed block, ends in a moment.
+    // The wait is short: the address is still in use by a decommit past its commit point, or by the transfer
+    // of a freed block.
     block->allocation.wanted = true;
     const absl::Status status = AwaitEndOfTransferLocked(lock, block);
     block->allocation.wanted = false;
@@ -73,7 +75,7 @@ absl::StatusOr<Block*> Allocations::TakeBlockLocked(TableLock* lock, uint32_t ch
   } else {
     SPILLWAY_ASSIGN_OR_RETURN(block, addresses_->Create(*lock, chunks, stream));
   }
-  // Before the block is live: the choice of victims reads both.
+  // Both are set before the block is live, because the choice of victims reads them.
   block->gate.used.store(false, std::memory_order_relaxed);
   block->allocation.handed_out_at = log_->count();
   core_->table.MoveLocked(
@@ -153,8 +155,9 @@ absl::Status Allocations::Free(CUdeviceptr address) {
   return absl::OkStatus();
 }
 
-// Kernels that reached the block without naming it recorded no use. By PyTorch's rules they ran on its own
-// stream or on recorded ones, which may have been given work since they were recorded.
+// Kernels that reached the block without naming it have recorded no use. By PyTorch's rules they ran on the
+// block's own stream or on recorded streams. Recorded streams may have been given more work since the record,
+// so their timeline values are read anew.
 void Allocations::NoteQueuedWorkLocked(const TableLock& lock, Block* block) {
   if (!SPILLWAY_MUTANT(kRecordedOnce)) {
     for (TimelineValue& value : block->allocation.recorded) value = core_->clock.QueuedOn(value.stream);
@@ -169,7 +172,7 @@ void Allocations::FreeLocked(const TableLock& lock, Block* block) {
   switch (block->state) {
     case BlockState::kResident: core_->table.MoveLocked(lock, block, BlockState::kCached); break;
     case BlockState::kEmpty:
-      if (block->memory.mapping) {  // the end of that finishes the free
+      if (block->memory.mapping) {  // the end of the mapping finishes the free
         addresses_->BeginFree(lock, block);
         return;
       }
@@ -211,14 +214,14 @@ absl::Status Allocations::RecordStream(CUdeviceptr address, CUstream stream) {
   if (!id.valid())
     return absl::InvalidArgumentError("recordStream of an address that is no block of Spillway's");
   StreamRef named{stream, false};
-  if (named.IsDefault()) {  // another stream in every context
+  if (named.IsDefault()) {  // a default stream is another stream in every context
     SPILLWAY_RETURN_IF_ERROR(core_->parts.driver->ToStatus(
         core_->parts.driver->cuCtxGetCurrent(&named.context), "asking for the context of a default stream"));
   }
   const bool other_device = named.context != nullptr && named.context != core_->parts.context;
   const StreamIndex index = core_->clock.Find(named);
   if (index == kNoStream) return absl::ResourceExhaustedError("too many streams are alive");
-  // What is queued on that stream now need not have come through the gate (a library's own work).
+  // The work queued on that stream now need not have come through the gate (a library's own work).
   const TimelineValue queued = core_->clock.QueuedOn(index);
   const TableLock lock(core_->table);
   Block* const block = core_->table.FindLocked(lock, address);
@@ -228,12 +231,13 @@ absl::Status Allocations::RecordStream(CUdeviceptr address, CUstream stream) {
   std::erase_if(block->allocation.recorded,
                 [&](const TimelineValue& value) { return value.stream == index; });
   block->allocation.recorded.push_back(queued);
-  // An eviction has read the uses already, and would copy or unmap under this one.
+  // An eviction under way has already read the uses. It would copy or unmap the block while this stream uses
+  // it.
   if (block->eviction.job != nullptr) core_->table.CancelEvictionLocked(lock, block);
   return absl::OkStatus();
 }
 
-// All work that the stream has been given up to now, through the gate or not.
+// Work counts whether it came through the gate or not.
 void Allocations::RecordQueuedWorkLocked(const TableLock& lock, Block* block, StreamIndex stream) {
   lock.Covers(core_->table);
   if (stream == kNoStream) {

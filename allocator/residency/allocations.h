@@ -1,7 +1,7 @@
-// Allocations: the blocks of one device as the application sees them: handed out, recorded on streams, and
-// freed in every state of a transfer. It also gives memory back to the driver for external allocations.
-// DeviceResidency calls it. Any thread; a call may wait for the GPU and the tiers, never with the lock. An
-// allocation that GPU, host and disk together could not hold is refused.
+// Allocations: the blocks of one device as the application sees them, which are handed out, recorded on
+// streams, and freed in every state of a transfer. DeviceResidency calls it. Any thread may call unless a
+// method names one. A call may wait for the GPU and the tiers, but never with the lock. An allocation is
+// refused when GPU, host and disk together could not hold it.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_ALLOCATIONS_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_ALLOCATIONS_H_
@@ -35,23 +35,24 @@ class Allocations {
   };
   Allocations(Core* core, Parts parts);
 
-  // As the methods of Residency with these names. A new block may still be without memory.
+  // The methods of Residency with these names. A new block may still be without memory.
   absl::StatusOr<Block*> Allocate(uint64_t bytes, CUstream stream, BlockRegion region);
   absl::Status Free(CUdeviceptr address);
   absl::Status RecordStream(CUdeviceptr address, CUstream stream);
   absl::StatusOr<BlockRange> FindRange(CUdeviceptr address) const;
-  // As Residency::LargestBlocks.
+  // Residency::LargestBlocks.
   std::vector<LargeBlock> Largest(size_t most) const;
-  // As Residency::PinnedBlocks.
+  // Residency::PinnedBlocks.
   std::vector<BlockBytes> Pinned() const;
 
-  // Records as a use of the block all work that the stream has been given up to now, through the gate or not.
+  // Records all work that the stream has been given up to now, through the gate or not, as a use of the
+  // block.
   void RecordQueuedWorkLocked(const TableLock& lock, Block* block, StreamIndex stream);
 
   // ---- Device's thread.
 
-  // Offers freed blocks whose recorded streams have completed what was queued on them. True when there was
-  // one.
+  // Offers freed blocks whose recorded streams have completed the work that was queued on them. Returns true
+  // when there was one.
   bool FinishFrees();
   bool frees_wait() const { return frees_wait_; }
 
@@ -60,7 +61,7 @@ class Allocations {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   absl::Status AwaitEndOfTransferLocked(TableLock* lock, Block* block)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // A free comes after all that the block's streams have been given.
+  // Orders a free after all work that the block's streams have been given.
   void NoteQueuedWorkLocked(const TableLock& lock, Block* block);
   void FreeLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
 

@@ -12,10 +12,10 @@
 namespace spillway::allocator {
 namespace {
 
-// At the end of the process a launch that never ends must not keep it.
+// A launch that never ends must not keep the process from ending.
 constexpr auto kLongestWaitAtEnd = std::chrono::seconds(1);
 
-// What a kernel's own access can end in. Other errors are about the call.
+// The errors that a kernel's own access can cause. Other errors are about the call.
 bool IsFault(CUresult result) {
   return result == CUDA_ERROR_ILLEGAL_ADDRESS || result == CUDA_ERROR_LAUNCH_FAILED ||
          result == CUDA_ERROR_INVALID_ADDRESS_SPACE || result == CUDA_ERROR_MISALIGNED_ADDRESS;
@@ -71,7 +71,7 @@ absl::Status AuditedResidency::StopEvicting() {
   absl::Status status = DeviceResidency::StopEvicting();
   if (core_->closed.load() || over_.load()) return status;
   stop_wanted_.store(true);
-  if (IsMyTurn()) return status;  // its end is seen to when the turn ends
+  if (IsMyTurn()) return status;  // EndTurn ends the audit
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   if (TakeTurn()) EndTurn();
   return status;
@@ -122,13 +122,13 @@ CUresult AuditedResidency::PassThrough(const AccessSet& set, Reach reach, Stream
 CUresult AuditedResidency::RunInTurn(const AccessSet& set, Reach reach, StreamRef stream, uint64_t tag,
                                      absl::FunctionRef<CUresult()> launch) {
   ++number_;
-  // Phase 1: nothing runs any more. What fails here is not this launch's doing.
+  // Phase 1: wait until nothing runs any more. An error here is not this launch's doing.
   if (const CUresult before = Drain(stream); before != CUDA_SUCCESS) {
     over_.store(true);
     observer_->OnEarlierFault(core_->options.device, number_, before);
     return launch();
   }
-  // Phase 2: what it needs is mapped; phases 3 to 5 are LaunchAlone's, under pins.
+  // Phase 2: map the blocks that the launch needs. Phases 3 to 5 are LaunchAlone's, under pins.
   const AccessSet all = reach == Reach::kAll ? launches_->LiveBlocks() : AccessSet();
   const AccessSet& needed = reach == Reach::kAll ? all : set;
   if (absl::Status status = RemapSet(needed); !status.ok()) {
@@ -150,15 +150,15 @@ CUresult AuditedResidency::RunInTurn(const AccessSet& set, Reach reach, StreamRe
 
 CUresult AuditedResidency::LaunchAlone(const AccessSet& visible, StreamRef stream,
                                        absl::FunctionRef<CUresult()> launch) {
-  // Phase 3: everything else is taken away.
+  // Phase 3: unmap everything else.
   if (absl::Status status = UnmapAllBut(visible); !status.ok()) {
     over_.store(true);
     os::ReportLine("audit ends: " + std::string(status.message()));
   }
-  // Phase 4: the launch, and its end.
+  // Phase 4: launch, and wait for the end.
   CUresult result = launch();
   if (result == CUDA_SUCCESS) result = core_->parts.driver->cuStreamSynchronize(stream.Explicit());
-  // Phase 5: evictions may go on.
+  // Phase 5: let evictions go on.
   {
     const TableLock lock(core_->table);
     components_->evictor->SuspendLocked(lock, false);
@@ -168,7 +168,7 @@ CUresult AuditedResidency::LaunchAlone(const AccessSet& visible, StreamRef strea
 }
 
 CUresult AuditedResidency::Drain(StreamRef stream) {
-  // While some stream is under capture, the context may not be waited for.
+  // The context may not be waited for while any stream is under capture.
   const bool captures = launches_->open_captures() > 0;
   return captures ? core_->parts.driver->cuStreamSynchronize(stream.Explicit())
                   : core_->parts.driver->cuCtxSynchronize();
@@ -182,7 +182,7 @@ absl::Status AuditedResidency::UnmapAllBut(const AccessSet& visible) {
   std::vector<Block*> to_unmap;
   {
     const TableLock lock(core_->table);
-    components_->evictor->SuspendLocked(lock, true);  // before looking: no further eviction begins to move
+    components_->evictor->SuspendLocked(lock, true);  // before the look: no further eviction begins to move
     const os::Wait wait(core_->waits, os::WaitKind::kAudit, "transfers under way");
     while (TransfersUnderWayLocked(lock, keep) && !core_->stopped.load()) {
       SPILLWAY_RETURN_IF_ERROR(wait.Check());
@@ -227,7 +227,7 @@ void AuditedResidency::RemapAll() {
       if (block->memory.unmapped) unmapped.AddNew(block->id);
     });
   }
-  // After a fault the device is lost, and nothing can be mapped any more.
+  // The device is lost after a fault, and nothing can be mapped any more.
   RemapSet(unmapped).IgnoreError();
 }
 

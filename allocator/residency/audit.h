@@ -1,9 +1,9 @@
 // AuditedResidency: a device's residency in audit mode (docs/audit.md). Launches come one at a time, each on
-// its own thread, and are waited for. Before each, every block that it does not name is unmapped and keeps
-// its chunks. A kernel that reaches a block by a pointer that the hooks missed then faults, and is known by
-// that. Faults go to an AuditObserver, which knows names; a launch is otherwise answered as by
-// DeviceResidency. A fault, work that failed before the launch, and an unmapping that fails end the audit:
-// launches then no longer take turns.
+// its own thread, and each is waited for. Before a launch every block that it does not name is unmapped; the
+// block keeps its chunks. A kernel that reaches such a block by a pointer that the hooks missed faults, and
+// the fault identifies the launch. Faults go to an AuditObserver, which knows names; in all else a launch is
+// answered as by DeviceResidency. The audit ends with a fault, with work that failed before the launch, or
+// when an unmapping fails. Launches no longer take turns then.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_AUDIT_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_AUDIT_H_
@@ -26,23 +26,23 @@ class AuditedResidency final : public DeviceResidency {
   AuditedResidency(const ResidencyOptions& options, const ResidencyParts& parts);
   ~AuditedResidency() override { Shutdown(); }
 
-  // All launches, whatever their form, and copies. An empty set is audited, too: nothing at all is mapped
-  // then.
+  // Take all launches, whatever their form, and copies. A launch with an empty set is audited, too: nothing
+  // at all is mapped for it.
   CUresult Run(const AccessSet& set, StreamRef stream, uint64_t tag,
                absl::FunctionRef<CUresult()> launch) override;
   CUresult RunPinned(const AccessSet& set, StreamRef stream, uint64_t tag,
                      absl::FunctionRef<CUresult()> launch) override;
   CUresult RunReachingAll(const AccessSet& set, StreamRef stream, uint64_t tag,
                           absl::FunctionRef<CUresult()> launch) override;
-  // A block with a long-term pin stays mapped, also where nothing is evicted.
+  // A block with a long-term pin stays mapped, even where nothing is evicted.
   using Residency::Pin;
   absl::Status Pin(const AccessSet& set, PinReason reason, std::vector<PinnedBlock>* pinned) override;
-  // Ends the audit: where nothing leaves the GPU, nothing can be missed.
+  // Ends the audit: no address can be missed once nothing leaves the GPU.
   absl::Status StopEvicting() override;
-  // Maps everything again first: launches pass through from then on.
+  // Maps everything again first, since launches pass through from then on.
   void Shutdown() override;
 
-  // For tests: blocks that are unmapped now.
+  // Number of blocks that are unmapped now. For tests.
   size_t UnmappedBlocks() const;
 
  private:
@@ -55,26 +55,28 @@ class AuditedResidency final : public DeviceResidency {
                      absl::FunctionRef<CUresult()> launch);
   CUresult PassThrough(const AccessSet& set, Reach reach, StreamRef stream, uint64_t tag,
                        absl::FunctionRef<CUresult()> launch);
-  // Unmaps the other blocks, launches, waits for the stream. In turn, with the set claimed.
+  // Unmaps the other blocks, launches, and waits for the stream. The caller has the turn and has claimed the
+  // set.
   CUresult LaunchAlone(const AccessSet& visible, StreamRef stream, absl::FunctionRef<CUresult()> launch);
-  // Waits until the GPU has nothing to do, as far as that may be asked.
+  // Waits until the GPU has nothing to do, as far as it can be asked (see Drain in the source about
+  // captures).
   CUresult Drain(StreamRef stream);
   absl::Status UnmapAllBut(const AccessSet& visible);
   bool TransfersUnderWayLocked(const TableLock& lock, const std::unordered_set<uint32_t>& visible)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // Maps the set again. In turn.
+  // Maps the set again. The caller has the turn.
   absl::Status RemapSet(const AccessSet& set);
   void RemapAll();
 
-  // Waits for this thread's turn. No lock is kept during a turn, which waits for the GPU. False: the wait
-  // ended, the device has shut down, or `until` has passed.
+  // Waits for this thread's turn. A turn waits for the GPU, so no lock is kept during it. Returns false when
+  // the wait was ended, when the device has shut down, or when `until` has passed.
   bool TakeTurn(Clock::time_point until = Clock::time_point::max());
   void EndTurn();
   bool IsMyTurn() const;
 
   AuditObserver* const observer_;
-  os::Atomic<bool> over_{false};         // nothing is unmapped any more: after a fault, or evictions stopped
-  os::Atomic<bool> stop_wanted_{false};  // evictions stopped in the middle of a turn of the same thread
+  os::Atomic<bool> over_{false};         // the audit has ended: nothing is unmapped any more
+  os::Atomic<bool> stop_wanted_{false};  // evictions stopped during a turn of the same thread
   os::Atomic<bool> reported_captured_{false};
   uint64_t number_ = 0;  // of the launch that has its turn
   bool taken_ ABSL_GUARDED_BY(core_->table.mu) = false;

@@ -1,5 +1,5 @@
-// What a DeviceResidency tells of its device: figures, the machine for plans, memory as the job sees it, and whether its
-// counts agree.
+// DeviceResidency's reports about its device: figures, the machine that plans are made for, memory as the job
+// sees it, and a check that its counts agree.
 
 #include <algorithm>
 #include <bit>
@@ -88,13 +88,13 @@ void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) co
   const Charges::Figures figures = charges.figures(lock);
   const uint64_t backed = charges.BackedChunks(lock) * core_->chunk_bytes;
   const uint64_t used = backed + figures.external_bytes;
-  // What other jobs leave of a shared device can be had, too.
+  // The job can also have the memory that other jobs leave on a shared device.
   const GpuShare* const share = core_->parts.share;
   const uint64_t growable = share == nullptr || figures.own_limit_bytes > 0 ? 0 : share->growable_bytes();
   const uint64_t budget = std::min(figures.budget_in_force_bytes + growable, figures.whole_bytes);
   *total_bytes = figures.whole_bytes;
   *free_bytes = budget - std::min(budget, used);
-  // Of what a pause has moved out nothing was short.
+  // Blocks that a pause has moved out do not show that the GPU was short of memory.
   if (!core_->pressure.load() || core_->table.PausedChunksLocked(lock) > 0 || !core_->evict.load()) return;
   const uint64_t pinned = core_->table.PinnedChunksLocked(lock) * core_->chunk_bytes;
   const uint64_t may_leave = std::min(backed - std::min(backed, pinned), charges.capacity()->Unpromised());

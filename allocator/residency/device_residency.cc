@@ -57,7 +57,8 @@ absl::Status DeviceResidency::Components::Start() {
   return absl::OkStatus();
 }
 
-// Everything that goes on in the background, once.
+// Polls everything that goes on in the background once. The clock comes first, so that the others see what
+// has completed.
 DeviceThread::PollResult DeviceResidency::Components::Poll() {
   DeviceThread::PollResult result;
   result.moved = core.clock.Poll();
@@ -159,7 +160,7 @@ CUresult DeviceResidency::RunReachingAll(const AccessSet& set, StreamRef stream,
   return launches_->RunReachingAll(set, stream, tag, launch);
 }
 
-// ---- Long-term pins: blocks that must stay on the GPU because something may use them without naming them;
+// ---- Long-term pins: blocks that must stay on the GPU because something may use them without naming them,
 // and uses that were not launches through the gate.
 
 absl::Status DeviceResidency::Pin(const AccessSet& set, PinReason reason, std::vector<PinnedBlock>* out) {
@@ -180,13 +181,15 @@ absl::Status DeviceResidency::Pin(const AccessSet& set, PinReason reason, std::v
 absl::Status DeviceResidency::PinGranted(const Grant& grant, PinReason reason,
                                          std::vector<PinnedBlock>* out) {
   const TableLock lock(core_->table);
-  // One that another thread has freed since is left out: its next life must not inherit the pin.
+  // A block that another thread has freed meanwhile is left out, because its next life must not inherit the
+  // pin.
   std::vector<Block*> stay;
   for (Block* block : grant.pinned) {
     if (block->live()) stay.push_back(block);
   }
   for (Block* block : stay) core_->table.AddPinLocked(lock, block, reason, components_->log.count());
-  // Where nothing is evicted no headroom is kept; but what looks unused is decommitted there, too.
+  // Headroom is checked only where blocks are evicted. The pin is added in any case, since blocks that look
+  // unused are also decommitted where nothing is evicted.
   if (core_->evict.load() && !components_->charges.LaunchFits(lock)) {
     for (Block* block : stay) core_->table.EndPinLocked(lock, block, reason);
     return absl::ResourceExhaustedError(
@@ -309,7 +312,7 @@ absl::Status DeviceResidency::Pause(const PauseScope& scope, PauseStats* stats) 
 
 absl::Status DeviceResidency::Resume(const PauseScope& scope, bool wait) {
   SPILLWAY_RETURN_IF_ERROR(core_->Serving());
-  // What comes back needs a share before it begins. Idleness is over, too, for whoever waits here.
+  // Blocks that come back need a share before they begin. A caller that waits here also ends the idleness.
   if (GpuShare* const share = core_->parts.share; share != nullptr && scope.by != PausedBy::kIdle) {
     const ShareNeed need = GetShareNeed();
     share->Grow(need.wanted_bytes + need.paused_bytes);

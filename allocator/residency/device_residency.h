@@ -1,7 +1,7 @@
-// DeviceResidency: a device's residency without audit. It makes the parts, gives each what it works with, and
-// answers the application's calls: allocation by Allocations, launches by Launches; long-term pins,
-// streams, reports, start and shutdown here. Residency says of each call what it does, on which thread, and
-// how it fails.
+// DeviceResidency: a device's residency without audit. It creates the components, gives each of them its
+// collaborators, and answers the application's calls. Allocations answers allocations and Launches answers
+// launches; long-term pins, streams, reports, start and shutdown are here. residency.h documents each call:
+// its effect, its thread and its errors.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_RESIDENCY_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_RESIDENCY_H_
@@ -30,14 +30,15 @@ namespace spillway::allocator {
 
 class DeviceResidency : public Residency {
  public:
-  // Makes the parts that call no driver. All pointers in `parts` must outlive this object.
+  // Creates the components that call no driver. All pointers in `parts` must outlive this object.
   DeviceResidency(const ResidencyOptions& options, const ResidencyParts& parts);
-  // Shuts down. What a thread stuck in the driver still uses is left behind.
+  // Shuts down. Everything that a thread stuck in the driver still uses is left behind.
   ~DeviceResidency() override;
-  // Makes the parts that need the driver, and starts the device's thread. Once, before any other call.
+  // Creates the components that need the driver, and starts the device's thread. Call it once, before any
+  // other call.
   absl::Status Start();
 
-  // ---- As Residency says.
+  // ---- Residency's methods; residency.h documents them.
 
   using Residency::Allocate;
   absl::StatusOr<CUdeviceptr> Allocate(uint64_t bytes, StreamRef stream, BlockRegion region) override;
@@ -74,7 +75,7 @@ class DeviceResidency : public Residency {
   }
   absl::Status StopEvicting() override;
 
-  // Gives back what freed blocks have, too, where everything is paused.
+  // A pause of everything also gives back the chunks of freed blocks.
   absl::Status Pause(const PauseScope& scope, PauseStats* stats) override;
   absl::Status Resume(const PauseScope& scope, bool wait) override;
   absl::Status ReadPaused(CUdeviceptr address, std::byte* to, uint64_t bytes) const override {
@@ -103,7 +104,7 @@ class DeviceResidency : public Residency {
   void Shutdown() override;
   void AbandonAfterFork() override;
 
-  // ---- For tests: the parts, each of which has its own rules for threads.
+  // ---- For tests: the components, each of which has its own rules for threads.
   Core* core() { return core_; }
   Charges* charges() { return &components_->charges; }
   FreeAddresses* free_addresses() { return &components_->addresses; }
@@ -115,14 +116,14 @@ class DeviceResidency : public Residency {
   Demoter* demoter() { return &*components_->demoter; }
   ClaimQueue* claims() { return &*components_->claims; }
   DeviceThread* thread() { return &*components_->thread; }
-  // Aborts unless all counts agree with the blocks. Walks every block.
+  // Aborts unless all counts agree with the blocks. Visits every block.
   void CheckInvariants();
 
  protected:
-  // All that the device's thread uses: it stays when the thread cannot be ended.
+  // Everything that the device's thread uses. It stays in memory when the thread cannot be ended.
   struct Components {
     Components(const ResidencyOptions& options, const ResidencyParts& parts);
-    // The thread ends before what it polls.
+    // Ends the thread before anything that it polls is destroyed.
     ~Components() {
       if (thread) thread->Stop();
     }
@@ -130,18 +131,18 @@ class DeviceResidency : public Residency {
     // Polls all background work once, on the device's thread.
     DeviceThread::PollResult Poll();
 
-    Core core;                // first: all others stand on it
+    Core core;                // first: all others use it
     Charges charges;          // the account of the device's memory
-    FreeAddresses addresses;  // those that may be handed out
+    FreeAddresses addresses;  // addresses that may be handed out
     CleanCopies clean;        // copies off the GPU that may still be equal to their blocks
-    Reach reach;              // what launches use in host memory
+    Reach reach;              // extents that launches use in host memory
     LaunchLog log;            // launches in the order of the gate
     HashLoader hash;          // loads the content hash, on a thread of its own
     WriteSampler writes;      // learns which launches write
-    // From Start on.
+    // Created by Start.
     std::unique_ptr<CopyStreams> copies;
     std::optional<DeviceThread> thread;
-    std::optional<SoftBlocks> soft;  // what they may use there
+    std::optional<SoftBlocks> soft;  // blocks that launches may use in host memory
     std::optional<Faulter> faulter;
     std::optional<Demoter> demoter;
     std::optional<LinkProbe> probe;  // measures the link
@@ -160,26 +161,26 @@ class DeviceResidency : public Residency {
   Allocations* allocations_ = nullptr;
 
  private:
-  // Gives the block, just handed out, its memory; frees it again when that fails.
+  // Gives the block, which was just handed out, its memory. Frees the block again when that fails.
   absl::Status MapNow(Block* block, StreamRef stream);
   // Adds long-term pins to the granted blocks that are still live. Fails, and adds none, when the largest
-  // launch would then no longer fit.
+  // launch would no longer fit.
   absl::Status PinGranted(const Grant& grant, PinReason reason, std::vector<PinnedBlock>* out);
-  // Records on the block what `users` may have queued so far.
+  // Records on the block the work that `users` may have queued so far.
   void RecordEscapedUseLocked(const TableLock& lock, Block* block, const EscapedUsers& users)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // Records on the block every use that is recorded on the block that carried its address.
+  // Records on the block every use that is recorded on the block that contained its address.
   void RecordPointerBlockUsesLocked(const TableLock& lock, Block* block, const Block& pointer_block)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // Sets one limit of the budget; the lower of them all is in force.
+  // Sets one limit of the budget; the lowest of all limits is in force.
   uint64_t SetLimit(uint64_t (Charges::*set)(TableLock*, uint64_t), uint64_t bytes);
-  // Adds what is counted by walking all live blocks.
+  // Adds the figures that are counted by visiting all live blocks.
   void AddBlocksLocked(const TableLock& lock, ResidencyStats* stats) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
 
-  Refusals own_refusals_;  // of a device that is not given the process's
+  Refusals own_refusals_;  // used when `parts` gives none of the process's
   Refusals* const refusals_;
-  bool left_behind_ = false;  // a thread that could not be ended
+  bool left_behind_ = false;  // a thread could not be ended
 };
 
 }  // namespace spillway::allocator

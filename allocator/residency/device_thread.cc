@@ -11,12 +11,14 @@
 namespace spillway::allocator {
 namespace {
 
-// While transfers are under way the thread polls often right after one has moved on, then less and less.
+// While transfers are under way, the pause between two polls is a quarter of the time since one last moved
+// on, within these bounds. The end of a transfer is thus seen late by at most a quarter of its time, and a
+// long transfer costs few polls.
 constexpr int64_t kShortestPollNanos = 20'000;
 constexpr int64_t kLongestPollNanos = 500'000;
-constexpr auto kPollLaunches = std::chrono::microseconds(200);  // nothing under way but the job's own work
+constexpr auto kPollLaunches = std::chrono::microseconds(200);  // nothing is under way but the job's own work
 constexpr auto kSleepWhenIdle = std::chrono::milliseconds(200);
-constexpr auto kLookForPauses = std::chrono::milliseconds(10);  // the shortest pause after a failed eviction
+constexpr auto kLookForPauses = std::chrono::milliseconds(10);  // the shortest wait after a failed eviction
 // How long the end of the process waits for the thread, which may be in a call of the driver.
 constexpr auto kLongestJoin = std::chrono::milliseconds(500);
 
@@ -54,7 +56,7 @@ void DeviceThread::Loop() {
   os::SetTimerSlack(std::chrono::microseconds(1));  // sleeps of 20 us end after 20 us, not 70
   const CudaDriver* const driver = core_->parts.driver;
   const CUresult current = driver->cuCtxSetCurrent(core_->parts.context);
-  // Without a context no call of this thread succeeds.
+  // No call of this thread succeeds without a context.
   if (current != CUDA_SUCCESS)
     core_->error.Fail(driver->ToStatus(current, "making the device's context current"));
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -71,8 +73,8 @@ void DeviceThread::Loop() {
   }
 }
 
-// After a device error nothing moves any more. A thread that had just begun to wait when the error came is
-// woken here.
+// Nothing moves any more after a device error. EndWaits wakes a thread that had just begun to wait when the
+// error came.
 DeviceThread::PollResult DeviceThread::EndWaits() {
   core_->standstill.EndWaits();
   const TableLock lock(core_->table);
@@ -83,7 +85,7 @@ DeviceThread::PollResult DeviceThread::EndWaits() {
 void DeviceThread::Sleep(const PollResult& result) {
   if (result.progress) return;
   std::chrono::nanoseconds pause = kSleepWhenIdle;
-  bool looks_for_safety = false;  // in case that a wake-up was forgotten
+  bool looks_for_safety = false;  // against a forgotten wake-up
   if (!core_->stopped.load()) {
     switch (result.ahead) {
       case Ahead::kTransfers: {

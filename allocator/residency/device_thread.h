@@ -1,6 +1,6 @@
-// DeviceThread: the one thread of a device. It polls all work that goes on in the background, again and again
-// while there is some, and sleeps when there is nothing to do. DeviceResidency makes it and gives it the
-// function to call; any thread wakes it. Start fails when the system gives no thread.
+// DeviceThread: the one thread of a device. It polls all background work again and again while there is some,
+// and sleeps when there is nothing to do. DeviceResidency creates it and gives it the function to call; any
+// thread wakes it. Start fails when the system gives no thread.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_THREAD_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_THREAD_H_
@@ -17,28 +17,28 @@ namespace spillway::allocator {
 
 class DeviceThread {
  public:
-  // What is still to come when a poll has done nothing: it decides how soon to poll again.
+  // The work that is still to come when a poll has done nothing. It decides how soon to poll again.
   enum class Ahead { kTransfers, kLaunches, kTime, kNothing };
-  // What one poll of all background work has come to.
+  // Result of one poll of all background work.
   struct PollResult {
     bool progress = false;  // something was done: poll again at once
     bool moved = false;     // a transfer has moved on, or a launch has completed
     Ahead ahead = Ahead::kNothing;
   };
 
-  // `poll` runs on the thread, with the device's context current and no lock; not after a device error.
+  // `poll` runs on the thread, with the device's context current and no lock. It is not called after a device
+  // error.
   DeviceThread(Core* core, std::function<PollResult()> poll);
   ~DeviceThread();
 
   absl::Status Start();
-  // Ends the thread; transfers under way are left to the end of the process. False when it could not be ended
-  // in half a second, since a call of the driver does not return: the thread then stays, and all that it uses
-  // must stay. Any other thread.
+  // Ends the thread; transfers under way are left to the end of the process. Returns false when the thread
+  // could not be ended in half a second, because a call of the driver does not return. The thread then stays,
+  // and everything that it uses must stay. Any other thread.
   bool Stop();
-  // In a forked child: the thread is not there, and nothing is waited for.
+  // For a forked child: the thread does not exist there, and nothing is waited for.
   void Abandon() { thread_.Abandon(); }
-  // Makes the thread poll again. Any thread, also I/O completion threads; may be called with the table's
-  // lock.
+  // Makes the thread poll again. Any thread, also I/O completion threads, with or without the table's lock.
   void Wake();
 
  private:

@@ -12,16 +12,16 @@
 namespace spillway::allocator {
 namespace {
 
-// Claims of one launch that may come to nothing because a block could not be brought in.
+// Claims that one launch may make without success because a block could not be brought in.
 constexpr int kMostAttempts = 100;
-// Of which may fail for the driver's fault.
+// Attempts that may fail with another error than a lost race.
 constexpr int kMostFailures = 3;
 
 bool MayBeTriedAgain(const absl::Status& status) {
   return !absl::IsDeadlineExceeded(status) && !absl::IsCancelled(status) && !absl::IsDataLoss(status);
 }
 
-// Under pressure the launching thread records an event each so many launches.
+// Under pressure the launching thread records an event after each so many launches.
 constexpr policy::LaunchIndex kLaunchesBetweenEvents = 16;
 
 }  // namespace
@@ -70,7 +70,7 @@ void Launches::AfterLaunch(const AccessSet& set, StreamIndex stream, policy::Lau
 inline bool Launches::MarkEntry(StreamRef stream) const {
   LaunchObserver* const observer = core_->parts.observer;
   if (observer == nullptr || __builtin_expect(!observer->wants_marks(), 1)) return false;
-  if (captures_.load() != 0) return false;  // an event recorded now might end one
+  if (captures_.load() != 0) return false;  // an event recorded now might end a capture
   observer->OnEnter(stream);
   return true;
 }
@@ -90,8 +90,8 @@ void Launches::RememberSet(const AccessSet& set) {
   core_->table.LaunchSetsLocked(lock).Note(blocks);
 }
 
-// After a device error the driver answers with its code. Where the error is one that we found (a mapping that
-// may be half gone), the launch might touch anything, and is not made.
+// The driver answers with its code after a device error. If we found the error ourselves (a mapping that may
+// be half gone), the launch might access anything and is not made.
 CUresult Launches::Bypass(absl::FunctionRef<CUresult()> launch) const {
   if (core_->closed.load() || !core_->error.any()) return launch();
   if (!IsSticky(core_->error.first())) return core_->error.first();
@@ -99,6 +99,11 @@ CUresult Launches::Bypass(absl::FunctionRef<CUresult()> launch) const {
   return result != CUDA_SUCCESS ? result : core_->error.first();
 }
 
+// The fast path is one read-side section, from the look at the gates to the record of the uses. An eviction
+// closes the gate of its block first and then waits for all sections that were entered before. Either the
+// launch sees the closed gate, or the eviction sees the recorded use and waits for its completion; neither
+// needs a lock. Everything else goes to RunPinned: a closed gate, a stream without an index, a capture, a
+// sampled launch, and a launch that the driver answered with out-of-memory.
 CUresult Launches::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
                        absl::FunctionRef<CUresult()> launch) {
   if (core_->stopped.load(std::memory_order_relaxed)) return Bypass(launch);
@@ -110,7 +115,7 @@ CUresult Launches::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
   ReadSections::Section* const section = ReadSections::ForThisThread();
   const bool no_capture = captures_.load(std::memory_order_relaxed) == 0;
   const bool pressed = core_->pressure.load(std::memory_order_relaxed);
-  // A sampled launch goes the slow way, under pins.
+  // A sampled launch takes the slow path, under pins.
   if (__builtin_expect(pressed, 0) && no_capture && writes_->Wants(tag, set, log_->recent_count())) {
     return RunPinned(set, stream, tag, launch);
   }
@@ -143,7 +148,7 @@ CUresult Launches::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
         core_->error.Note(result);
         return result;
       }
-      // Then once more, under pins.
+      // Out-of-memory: RunPinned launches once more, under pins.
     } else {
       section->Leave();
     }
@@ -159,7 +164,7 @@ CUresult Launches::RunPinned(const AccessSet& set, StreamRef stream, uint64_t ta
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   ++core_->counters.slow_launches;
   if (IsCapturing(stream)) {
-    // The launch will be replayed without us: its blocks must be there for good.
+    // The launch will be replayed without us, so its blocks must be there for good.
     if (absl::Status status = pin_(set); !status.ok())
       return Ended(status, [&] { return InCallersContext(stream, launch); });
     return InCallersContext(stream, launch);
@@ -192,7 +197,8 @@ absl::Status Launches::BringAllBack() {
 
 void Launches::BeginCapture(CUstream stream) {
   const StreamIndex index = core_->clock.Find({stream, false});
-  // What came past the gate is numbered, too. Other streams may join the capture, where none can be covered.
+  // The number also covers work that came past the gate. Other streams may join the capture, and none of them
+  // can be covered by an event then, so all are covered now.
   if (index != kNoStream) core_->clock.Next(index, 0);
   core_->clock.CoverAll();
   captures_.fetch_add(1);
@@ -209,7 +215,8 @@ CUresult Launches::AskCapturing(StreamRef stream, bool* capturing) const {
                           [&] { return core_->parts.driver->AskCapturing(stream.Explicit(), capturing); });
 }
 
-// The launch belongs to the context that it was called in: a default stream is another one in every context.
+// Launches in the context in which the application called, because a default stream is another stream in
+// every context.
 CUresult Launches::InCallersContext(StreamRef stream, absl::FunctionRef<CUresult()> call) const {
   if (stream.context == nullptr) return call();
   ScopedContext scope(core_->parts.driver, stream.context);
@@ -217,7 +224,7 @@ CUresult Launches::InCallersContext(StreamRef stream, absl::FunctionRef<CUresult
 }
 
 AccessSet Launches::LiveBlocks() const {
-  AccessSet live;  // no launch may reach what the job has paused; what was paused from outside is waited for
+  AccessSet live;  // without blocks that the job has paused; those paused from outside are waited for
   const TableLock lock(core_->table);
   core_->table.ForEachLiveLocked(lock, [&](Block* block) {
     if (!IsByJobAlone(block->pause.by)) live.AddNew(block->id);
@@ -254,7 +261,7 @@ CUresult Launches::RunClaimed(const AccessSet& needed, const AccessSet& named, S
     claims_->Release(&grant);
     return opened;
   }
-  NoteSet(named, BytesOf(named));  // only what fits: a refused set needs no headroom
+  NoteSet(named, BytesOf(named));  // after Prepare: a refused set needs no headroom
   return RunPrepared(needed, named, index, tag, in_context, hashes_queued, &grant);
 }
 
@@ -269,7 +276,8 @@ absl::Status Launches::WithAdvice(const absl::Status& why, uint64_t tag, size_t 
   return WithWords(why, std::string(why.message()) + ". " + words);
 }
 
-// A launch that could not be prepared is the driver's where nothing is moved any more, else refused.
+// A launch that could not be prepared goes to the driver where nothing is moved any more; elsewhere it is
+// refused.
 CUresult Launches::Ended(const absl::Status& why, absl::FunctionRef<CUresult()> launch) const {
   return core_->stopped.load() ? Bypass(launch) : Refuse(why);
 }
@@ -292,7 +300,7 @@ void Launches::NoteWaiter(StreamRef stream, const Grant& grant) {
   claims_->NoteWaiter(grant, before);
 }
 
-// Each attempt claims, maps and fetches, and then waits for what is on its way.
+// Each attempt claims, maps and fetches, and then waits for the blocks that are on their way.
 absl::Status Launches::Prepare(const AccessSet& set, const StreamRef* stream, uint64_t tag, Grant* grant) {
   const auto name = [&] { return stream == nullptr ? "blocks that are to stay" : NameOfLaunch(tag); };
   for (int attempt = 1;; ++attempt) {
@@ -300,7 +308,7 @@ absl::Status Launches::Prepare(const AccessSet& set, const StreamRef* stream, ui
     if (core_->pressure.load(std::memory_order_relaxed))
       SPILLWAY_RETURN_IF_ERROR(WaitForRunAhead(BytesOf(set), index, tag));
     grant->tag = tag;
-    // The name costs some microseconds: only for sets that may not fit.
+    // The name costs some microseconds, so it is looked up only for sets that may not fit.
     if (reach_->on() && core_->parts.passes_of_launch && BytesOf(set) > core_->options.budget_bytes / 2)
       grant->passes = core_->parts.passes_of_launch(tag);
     absl::Status status = claims_->Claim(set, name, grant);
@@ -323,11 +331,11 @@ absl::Status Launches::Prepare(const AccessSet& set, const StreamRef* stream, ui
     core_->error.Note(status);
     claims_->Release(grant);
     *grant = Grant();
-    // A block that lost its chunks in a race is claimed again; one whose copies fail each time is not, for
-    // ever.
+    // A block that lost its chunks in a race is claimed again many times. A block whose copies fail each time
+    // is claimed only a few times.
     const int most = absl::IsAborted(status) ? kMostAttempts : kMostFailures;
     if (attempt >= most || core_->stopped.load() || !MayBeTriedAgain(status)) return status;
-    // A driver without memory for page tables is asked again once chunks have been given back to it.
+    // A driver that lacks memory for page tables is asked again after chunks have been given back to it.
     const auto again = [] { return CUDA_SUCCESS; };
     if (absl::IsResourceExhausted(status) && repeat_when_full_(again) != CUDA_SUCCESS) return status;
   }
@@ -353,13 +361,13 @@ CUresult Launches::RunPrepared(const AccessSet& needed, const AccessSet& named, 
     const TimelineValue value =
         log_->Add(index, core_->pressure.load(std::memory_order_relaxed) ? BytesOf(needed) : 0, &at);
     const uint8_t thread = ReadSections::NumberOf(ReadSections::ForThisThread());
-    // Not the blocks that were named and are freed: without a pin their uses may be forgotten at any moment,
-    // and be those of the next life.
+    // Blocks that were named and are freed are left out. They have no pin, so their uses may be forgotten at
+    // any moment, or be counted as uses of the next life.
     for (Block* block : grant->pinned) {
       if (!SPILLWAY_MUTANT(kPinnedUnrecorded)) RecordLaunchUse(core_->clock, block, value, thread, at);
     }
     if (reach_->on()) reach_->NoteLaunch(grant->pinned, tag, [&] { return Advice(tag, needed.size()); });
-  } else if (hashes_queued) {  // they read the blocks although the launch was refused
+  } else if (hashes_queued) {  // the hashes read the blocks although the launch was refused
     const TimelineValue value = core_->clock.QueuedOn(index);
     for (Block* block : grant->pinned) RecordUse(core_->clock, block, value);
   }

@@ -20,14 +20,15 @@
 namespace spillway::allocator {
 namespace {
 
-// A block stays once so many copies in a row have failed, or one and then nothing for so long: a drive may
-// come back.
+// A block stays on the GPU after so many failed copies in a row, or when its copies have failed for so long:
+// a drive may come back meanwhile.
 constexpr uint8_t kMostCopyFailures = 3;
 constexpr int64_t kMostFailingNanos = 10'000'000'000;
-// Copies from host memory that are enqueued at once: what a fast link moves while the device's thread sleeps.
+// Copies from host memory that are enqueued at a time: as much as a fast link moves while the device's thread
+// sleeps.
 constexpr uint64_t kBytesUnderWay = 64 << 20;
-// Evictions under way: what is hashed beside its copy is not copied again at the next pause, and the hash has
-// so many places for all who ask.
+// Evictions under way at a time. A block that is hashed beside its copy is not copied again at the next
+// pause, and the hash has only so many places for all its users.
 constexpr size_t kMaxLeaving = DeviceHash::kPlaces * 3 / 4;
 constexpr int64_t kAgainNanos = 10'000'000;
 constexpr int kMostGrowths = 100;
@@ -40,7 +41,7 @@ void ForEachOf(BlockTable* table, const TableLock& lock, const PauseScope& scope
   });
 }
 
-// Whether the Evictor may be given a paused block.
+// Whether the Evictor may be given this paused block.
 bool MayStart(const Block& block, int64_t now) {
   const bool waits = block.eviction.failures > 0 && now < block.eviction.again_at;
   return block.state == BlockState::kResident && block.pins == 0 && block.eviction.job == nullptr &&
@@ -73,8 +74,8 @@ absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
     SPILLWAY_RETURN_IF_ERROR(MarkLocked(&lock, scope, &run));
     if (scope.tag == 0 && scope.by == PausedBy::kOutside) core_->table.PauseNewLocked(lock, true);
   }
-  // A launch that saw the open gate has recorded its use by the end of this: only then is it known of a block
-  // that is dropped that nobody marks it as used any more.
+  // A launch that saw the open gate has recorded its use when this wait ends. Only then is it certain that
+  // nobody marks a block that is dropped as used any more.
   if (!SPILLWAY_MUTANT(kPauseSkipsSections)) core_->read_sections.WaitForAll(core_->waits);
   const os::Wait wait(core_->waits, os::WaitKind::kPause,
                       std::to_string(run.leaving.size()) + " blocks to leave");
@@ -92,20 +93,21 @@ absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
       more = status.ok() && !run.leaving.empty();
       if (more) status = core_->AwaitChangeLocked(&lock, wait);
     }
-    release_free_().IgnoreError();  // kept as the device's error
+    release_free_().IgnoreError();  // the device keeps the error
   }
   {
     const TableLock lock(core_->table);
     std::erase(runs_, &run);
   }
   if (!status.ok())
-    Resume(scope, /*wait=*/false).IgnoreError();  // at the user's limit of waits nothing is paused
+    Resume(scope, /*wait=*/false).IgnoreError();  // undoes a pause that the user's limit of waits has ended
   stats->nanos += os::Clock::System()->NowNanos() - run.began;
   return status;
 }
 
 absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, Run* run) {
-  // Another device may take what has grown for this one; not for ever.
+  // Another device may take the capacity that has grown for this one, so the growth is repeated, a bounded
+  // number of times.
   for (int growths = 0;; ++growths) {
     uint64_t chunks = 0;
     ForEachOf(&core_->table, *lock, scope, [&](Block* block) {
@@ -127,13 +129,15 @@ absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, Run* r
     }
   }
   ForEachOf(&core_->table, *lock, scope, [&](Block* block) {
-    // What somebody has paused comes back when he says so.
+    // A block that the job or somebody outside has paused comes back only at their resume, so idleness leaves
+    // it alone.
     if (scope.by == PausedBy::kIdle && block->paused() && !IsIdle(block->pause.by)) return;
     core_->table.PauseLocked(*lock, block, scope.by);
     const bool stays = block->pin_reasons != 0;
     if (stays || block->has_chunks() || block->memory.mapping || block->memory.soft || block->pins > 0) {
       run->leaving.push_back({block, block->allocation.generation, stays});
-      // What failed before had no place, or needs none now: it is tried at once, and counted anew.
+      // A copy that failed before may have a place by now, or may need none. It is tried at once, and its
+      // failures are counted anew.
       block->eviction.failures = 0;
       block->eviction.again_at = 0;
     } else {
@@ -146,7 +150,7 @@ absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, Run* r
 void Pauser::DropLocked(const TableLock& lock, Block* block) {
   const bool keeps = SPILLWAY_MUTANT(kIdlenessDrops) ? block->pause.region.keep
                                                      : KeepsBytes(block->pause.region, block->pause.by);
-  if (keeps || block->pin_reasons != 0) return;  // with a pin it stays, and is used
+  if (keeps || block->pin_reasons != 0) return;  // a block with a pin stays, and is used
   if (block->memory.mapping || block->pins > 0) return;
   if (block->state == BlockState::kResident && block->eviction.job == nullptr) {
     if (!SPILLWAY_MUTANT(kDroppedKeepsCopy)) clean_->Drop(lock, block);
@@ -170,12 +174,14 @@ bool Pauser::StartLeavingLocked(const TableLock& lock) {
   if (std::exchange(cancels_prefetches_, false)) faulter_->CancelPrefetchesLocked(lock);
   for (Run* run : runs_) {
     if (run->leaving.empty()) continue;
-    // In order; what is under way is among the first. Those behind are looked at while more may start.
+    // Entries are visited in order, and those under way are among the first. The later ones are visited only
+    // while more may start.
     std::vector<Entry>& entries = run->leaving;
     size_t looked = 0, kept = 0;
     for (; looked < entries.size() && (looked < 2 * kMaxLeaving || victims.size() < most); ++looked) {
       const Entry entry = entries[looked];
-      // Also what is spilled again by now: an eviction had begun, or a fetch was taken back.
+      // This includes blocks that are spilled again by now, since an eviction had begun or a fetch was taken
+      // back.
       if (PausedStill(entry) && !entry.stays) DropLocked(lock, entry.block);
       if (SettledLocked(lock, entry, *run)) continue;
       entries[kept++] = entry;
@@ -233,8 +239,8 @@ bool Pauser::SettledLocked(const TableLock& lock, const Entry& entry, const Run&
   return true;
 }
 
-// Extent by extent: the lock is not held for longer than one takes. Only who misuses it, a free or a resume
-// by another thread, changes the block meanwhile.
+// Copies one extent at a time, so that the lock is kept no longer than one extent takes. The block changes
+// meanwhile only by misuse: a free or a resume by another thread.
 absl::Status Pauser::Read(CUdeviceptr address, std::byte* to, uint64_t bytes) const {
   for (uint64_t at = 0; at < bytes; at += core_->chunk_bytes) {
     const TableLock lock(core_->table);
@@ -283,13 +289,14 @@ absl::Status Pauser::Resume(const PauseScope& scope, bool wait) {
   return absl::OkStatus();
 }
 
-// By the plan in force; without one the block that was used longest ago comes first, as in the next
-// iteration.
+// Orders by the plan in force. If there is no plan, the block that was used longest ago comes first, as it
+// does in the next iteration.
 void Pauser::OrderLocked(const TableLock& lock) {
   lock.Covers(core_->table);
   if (std::exchange(ordered_, true)) return;
   const policy::LaunchIndex now = planned_->Now();
-  // Each looked at once: launches change the last use meanwhile, and a sort whose keys change may run away.
+  // Each key is read once. Launches change the last use meanwhile, and a sort whose keys change may run out
+  // of bounds.
   std::vector<std::pair<std::pair<policy::LaunchIndex, uint64_t>, Entry>> keyed;
   for (const Entry& entry : returning_)
     keyed.push_back({{planned_->NextUse(*entry.block, now), entry.block->gate.last_use.load()}, entry});
@@ -308,8 +315,8 @@ Block* Pauser::BeginReturnLocked(TableLock* lock, bool* paused_again) {
   const size_t before = returning_.size();
   while (!returning_.empty() && !ReturnsLocked(*lock, returning_.front())) returning_.pop_front();
   if (before > 0 && returning_.empty()) core_->table.changed.NotifyAll();
-  // A launch that waits comes first; so does what is on its way already, and chunks that are taken lie idle
-  // until then.
+  // A waiting launch comes first, and so do the blocks that are on their way already. Chunks taken earlier
+  // would lie idle until then.
   const uint64_t staging = core_->parts.host == nullptr
                                ? 0
                                : core_->parts.host->Limit(HostUse::kFaultStaging) * core_->chunk_bytes;
@@ -321,14 +328,14 @@ Block* Pauser::BeginReturnLocked(TableLock* lock, bool* paused_again) {
   const uint64_t reserve = keep_reserve ? core_->free_reserve_bytes.load() / core_->chunk_bytes : 0;
   std::vector<ChunkHandle> handles;
   const bool fits = charges_->chunks(*lock).available() >= reserve + entry.block->chunks;
-  if (!fits && !runs_.empty()) return nullptr;  // others are leaving
+  if (!fits && !runs_.empty()) return nullptr;  // other blocks are leaving
   if (!fits || !TakeChunksLocked(core_, charges_, lock, {entry.block->chunks}, &handles)) {
-    // The GPU is full: the others come back when launches name them.
+    // The GPU is full. The other blocks come back when launches name them.
     returning_.clear();
     core_->table.changed.NotifyAll();
     return nullptr;
   }
-  // The lock may have been released.
+  // TakeChunksLocked may have released the lock.
   if (ReturnsLocked(*lock, entry) && ChunksOf(handles) == entry.block->chunks) {
     faulter_->BeginLocked(*lock, entry.block, std::move(handles), /*prefetch=*/true);
     return entry.block;
@@ -354,8 +361,9 @@ bool Pauser::Poll() {
       TableLock lock(core_->table);
       block = BeginReturnLocked(&lock, &paused_again);
     }
-    // Its chunks were made while it was paused: who has paused it gives no more back.
-    if (paused_again) release_free_().IgnoreError();  // kept as the device's error
+    // The block was paused while its chunks were made. The thread that paused it gives no more chunks back,
+    // so they are released here.
+    if (paused_again) release_free_().IgnoreError();  // the device keeps the error
     if (block == nullptr) return moved;
     ++core_->counters.prefetches;
     moved = true;

@@ -1,9 +1,11 @@
-// Pauser: pauses blocks of one device, and resumes them. A paused block's gate is closed, launches that name
-// it are refused or wait (ClaimQueue), and its bytes leave the GPU, dropped where its region does not keep
-// them. The chunks go back to the driver while others still leave. Resumed blocks come back in the background
-// in the order in which they are needed; a launch that names one does not wait for the others.
-// DeviceResidency calls it on the thread of who pauses; the device's thread starts what leaves and what comes
-// back. A pause fails where nothing may leave, or where host memory and disk have no place.
+// Pauser: pauses blocks of one device, and resumes them. A pause closes the gate of its blocks, so that
+// launches that name one are refused or wait (ClaimQueue). Their bytes leave the GPU; they are dropped if the
+// block's region does not keep them. Chunks go back to the driver while other blocks are still leaving.
+// Resumed blocks come back in the background, in the order in which they are needed; a launch that names one
+// does not wait for the others.
+//
+// DeviceResidency calls it on the thread that pauses or resumes. The device's thread starts the transfers in
+// both directions. A pause fails where nothing may leave, or when host memory and disk have no place.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PAUSER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_PAUSER_H_
@@ -42,30 +44,30 @@ class Pauser {
   // `wake` makes the device's thread look again.
   Pauser(Core* core, const Parts& parts, std::function<void()> wake);
 
-  // As Residency::Pause and Resume. Any thread, context current; waits.
+  // Residency::Pause and Residency::Resume. Any thread, with the context current; both wait.
   absl::Status Pause(const PauseScope& scope, PauseStats* stats);
   absl::Status Resume(const PauseScope& scope, bool wait);
 
-  // As Residency::ReadPaused. Any thread.
+  // Residency::ReadPaused. Any thread.
   absl::Status Read(CUdeviceptr address, std::byte* to, uint64_t bytes) const;
 
   // ---- Device's thread.
 
-  // Starts what may leave by now, and what may come back. True when something was started.
+  // Starts the blocks that may leave by now, and those that may come back. Returns true when one was started.
   bool Poll();
-  // Whether something is still to leave or to come back.
+  // Whether blocks are still to leave or to come back.
   bool active() const { return active_; }
 
  private:
-  // A block by its life.
+  // A block in one of its lives.
   struct Entry {
     Block* block;
     uint32_t generation;
-    // It had a long-term pin when the pause began: nothing was promised for it, and it does not leave, also when that pin
-    // ends.
+    // The block had a long-term pin when the pause began. Nothing was promised for it, so it does not leave,
+    // even when that pin ends.
     bool stays = false;
   };
-  // One call of Pause. Its thread owns it.
+  // One call of Pause; its thread owns it.
   struct Run {
     std::vector<Entry> leaving;
     PauseStats* stats;
@@ -76,25 +78,25 @@ class Pauser {
   // before it marks.
   absl::Status MarkLocked(TableLock* lock, const PauseScope& scope, Run* run)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // Whether the entry needs no more looks: it has left, is another block's, is wanted again or must stay.
-  // Then counts it.
+  // Whether the entry is done: its block has left, belongs to another life, is wanted again or must stay. A
+  // block that is done is counted in the stats.
   bool SettledLocked(const TableLock& lock, const Entry& entry, const Run& run)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool StartLeavingLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // A paused block whose bytes are not kept gives up what it has of them. Not what is on the GPU before all
-  // sections that were entered before the pause have been left.
+  // Gives up the bytes that a paused block has, if they are not kept. Bytes on the GPU are given up only
+  // after all sections that were entered before the pause have been left.
   void DropLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   static bool PausedStill(const Entry& entry) {
     const Block& block = *entry.block;
     return block.allocation.generation == entry.generation && block.live() && block.paused();
   }
-  // What was resumed since is put into the order of need.
+  // Puts the blocks that were resumed meanwhile into the order of need.
   void OrderLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // The next block that is to come back, now on its way; null: none may now. `paused_again`: it was paused
-  // while its chunks were made.
+  // Begins the return of the next block that is to come back, and returns the block; null when none may come
+  // back now. `paused_again` tells that the block was paused while its chunks were made.
   Block* BeginReturnLocked(TableLock* lock, bool* paused_again)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // Whether the entry is a block that still is to come back.
+  // Whether the entry's block is still to come back.
   static bool ReturnsLocked(const TableLock& lock, const Entry& entry);
 
   Core* const core_;
@@ -110,7 +112,8 @@ class Pauser {
 
   std::vector<Run*> runs_ ABSL_GUARDED_BY(core_->table.mu);
   std::deque<Entry> returning_ ABSL_GUARDED_BY(core_->table.mu);  // in the order of need, once `ordered_`
-  // The plan and the fetches under way are the device's thread's: it looks at them for who pauses or resumes.
+  // Only the device's thread may use the plan and the fetches under way. It does so for the threads that
+  // pause or resume, which set these flags.
   bool ordered_ ABSL_GUARDED_BY(core_->table.mu) = true;
   bool cancels_prefetches_ ABSL_GUARDED_BY(core_->table.mu) = false;
   bool active_ = false;  // device's thread

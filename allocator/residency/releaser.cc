@@ -13,16 +13,17 @@
 namespace spillway::allocator {
 namespace {
 
-// How long an external allocation may wait in all, and any caller without a chunk having been given up.
+// Longest wait for an external allocation in all, and longest time without a chunk having been given up.
 constexpr int64_t kMaxWaitForExternal = 1'000'000'000;
 constexpr int64_t kMaxWaitWithoutProgress = 100'000'000;
-// How long a call of the driver may wait for evictions, which may go to a disk, and without one that ends.
+// Longest wait of a driver call for evictions, which may go to a disk, and longest time without one that
+// ends.
 constexpr int64_t kMaxWaitForIdle = 30'000'000'000;
 constexpr int64_t kMaxWaitForEviction = 2'000'000'000;
-// What is evicted before each repeat of such a call, in bytes: a kernel's code, a library's, a large kernel's
-// local memory.
+// Bytes that are evicted before each repeat of such a call, sized for a kernel's code, a library's code, and
+// the local memory of a large kernel.
 constexpr uint64_t kEvictedByAttempt[Residency::kMaxGiveBacks - 1] = {64 << 20, 256 << 20, 1024 << 20};
-// Between two questions for the device's free memory.
+// Time between two questions for the device's free memory.
 constexpr int64_t kAskNanos = 1'000'000'000;
 
 }  // namespace
@@ -31,7 +32,7 @@ Releaser::Releaser(Core* core, Charges* charges, Evictor* evictor, std::function
     : core_(core), charges_(charges), evictor_(evictor), wake_(std::move(wake)) {}
 
 absl::Status Releaser::EmptyCache() {
-  DecommitCache(UINT64_MAX).IgnoreError();  // what could be taken is given back below
+  DecommitCache(UINT64_MAX).IgnoreError();  // the code below gives back what could be taken
   std::vector<ChunkHandle> handles;
   {
     const TableLock lock(core_->table);
@@ -107,7 +108,7 @@ void Releaser::AwaitTarget(int64_t most_nanos, int64_t most_without_progress) {
       const TableLock lock(core_->table);
       charges_->chunks(lock).BeginRelease(charges_->chunks(lock).excess(), &handles);
     }
-    ReleaseHandles(handles).IgnoreError();  // kept as the device's error
+    ReleaseHandles(handles).IgnoreError();  // the device keeps the error
     const int64_t now = os::Clock::System()->NowNanos();
     const TableLock lock(core_->table);
     if (!charges_->chunks(lock).above_target() || core_->stopped.load()) return;
@@ -128,20 +129,22 @@ bool Releaser::GiveBack(int attempt, uint64_t bytes_wanted) {
 bool Releaser::ReleaseUnused(uint64_t bytes_wanted) {
   const uint64_t wanted = std::max<uint64_t>(bytes_wanted, 32 << 20) / core_->chunk_bytes + 1;
   uint64_t released = 0;
+  // The first round takes free chunks. If they are too few, cached blocks are decommitted for the second
+  // round.
   for (int round = 0; round < 2 && released < wanted; ++round) {
     std::vector<ChunkHandle> handles;
     {
       const TableLock lock(core_->table);
       released += charges_->chunks(lock).BeginRelease(wanted - released, &handles);
     }
-    ReleaseHandles(handles).IgnoreError();  // kept as the device's error
+    ReleaseHandles(handles).IgnoreError();  // the device keeps the error
     if (released < wanted && round == 0) DecommitCache(wanted - released).IgnoreError();
   }
   return released > 0;
 }
 
-// A target that falls makes the device's thread choose victims, and keeps other threads from taking the memory before the
-// repeated call has it, unless a launch or an allocation of theirs cannot do without it.
+// A lower target makes the device's thread choose victims. It also keeps other threads from taking the memory
+// before the repeated call has it, unless a launch or an allocation of theirs cannot do without it.
 bool Releaser::EvictIdle(uint64_t bytes) {
   if (!core_->evict.load()) return false;
   uint64_t before = 0;

@@ -1,4 +1,4 @@
-// Launches, second part: how far the host may be ahead of the GPU.
+// Launches, second part: bounds how far the host may be ahead of the GPU.
 #include <algorithm>
 
 #include "allocator/residency/launches.h"
@@ -6,7 +6,8 @@
 
 namespace spillway::allocator {
 
-// A function of its own, since the fast path of Run has no status. True when the launch has got its answer.
+// This is a function of its own because the fast path of Run has no status. Returns true when the launch has
+// its answer.
 bool Launches::EndsAtRunAhead(uint64_t bytes, StreamIndex stream, uint64_t tag,
                               absl::FunctionRef<CUresult()> launch, CUresult* answer) {
   const absl::Status status = WaitForRunAhead(bytes, stream, tag);
@@ -14,7 +15,8 @@ bool Launches::EndsAtRunAhead(uint64_t bytes, StreamIndex stream, uint64_t tag,
   return !status.ok();
 }
 
-// Of the own stream: a collective on another one, say, may wait for what is launched here next.
+// Waits for a launch of the same stream only. Work on another stream, such as a collective, may itself wait
+// for what is launched here next.
 TimelineValue Launches::ValueToWaitFor(StreamIndex stream) const {
   const policy::LaunchIndex index = throttle_->MustHaveCompleted(log_->count());
   return index == policy::kNever ? TimelineValue() : log_->LatestOn(stream, index);

@@ -1,7 +1,7 @@
-// ExtentHome: where the bytes of one extent lie while they are off the GPU: in a host buffer, or in a slot of
-// the spill files. A plain value without a lock: it owns neither, and residency gives both back. The block
-// table keeps a list of them for each block, in the order of its extents, under its lock; transfers read it
-// while the block's state keeps it as it is. Nothing fails.
+// ExtentHome: the place of one extent's bytes while they are off the GPU: a host buffer, or a slot of the
+// spill files. It is a plain value without a lock. It owns neither place; residency gives both back. The
+// block table keeps a list of homes for each block, in the order of its extents, under its lock. Transfers
+// read the list while the block's state keeps it unchanged. Nothing fails.
 
 #ifndef SPILLWAY_ALLOCATOR_TIER_EXTENT_HOME_H_
 #define SPILLWAY_ALLOCATOR_TIER_EXTENT_HOME_H_
@@ -17,7 +17,7 @@ namespace spillway::allocator {
 
 enum class Tier : uint8_t { kNone, kHost, kDisk };
 
-// A place in the tier that it names; kNone: the bytes are elsewhere.
+// A place in the named tier; with kNone the bytes are elsewhere.
 struct ExtentHome {
   Tier tier = Tier::kNone;
   PinnedBuffer buffer;  // kHost
@@ -29,9 +29,9 @@ struct ExtentHome {
   bool on_disk() const { return tier == Tier::kDisk; }
 };
 
-// Calls visit(first, count) for each run of the first `extents` extents, by index, whose bytes lie in host buffers
-// that adjoin: one copy moves them, for each has a cost of its own. A host buffer has `buffer_bytes`. Runs are of
-// at most kLargestHostCopy; other extents are passed over.
+// Calls visit(first, count) for each run of the first `extents` extents, by index, whose bytes lie in
+// adjoining host buffers. One copy moves such a run, because each copy has a cost of its own. A host buffer
+// has `buffer_bytes`. Runs have at most kLargestHostCopy bytes; other extents are skipped.
 inline constexpr uint64_t kLargestHostCopy = 256 << 20;
 template <typename Visitor>
 void ForEachHostRun(const std::vector<ExtentHome>& homes, size_t extents, uint64_t buffer_bytes,

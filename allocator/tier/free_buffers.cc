@@ -24,7 +24,7 @@ size_t FreeBuffers::Take(size_t count, std::vector<std::byte*>* buffers) {
   return count;
 }
 
-// A run joins its neighbours.
+// Joins the run with its neighbors.
 void FreeBuffers::Give(std::byte* start, size_t buffers) {
   const auto next = runs_.lower_bound(start);
   std::byte* const end = start + buffers * buffer_bytes_;

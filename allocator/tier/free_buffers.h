@@ -1,5 +1,5 @@
-// FreeBuffers: the buffers of a pinned pool that nobody has, in runs that adjoin, so that a block's bytes
-// are copied in few large pieces. HostPool keeps one for each use, under its lock. Nothing fails.
+// FreeBuffers: the free buffers of a pinned pool, in runs that adjoin, so that a block's bytes are copied in
+// few large pieces. HostPool keeps one for each use, under its lock. Nothing fails.
 
 #ifndef SPILLWAY_ALLOCATOR_TIER_FREE_BUFFERS_H_
 #define SPILLWAY_ALLOCATOR_TIER_FREE_BUFFERS_H_
@@ -13,15 +13,15 @@
 
 namespace spillway::allocator {
 
-// Not thread-safe: guarded by the owner's lock.
+// Not thread-safe; the owner's lock guards it.
 class FreeBuffers {
  public:
   explicit FreeBuffers(uint64_t buffer_bytes) : buffer_bytes_(buffer_bytes) {}
 
-  // Appends up to `count` buffers, by ascending addresses within each run, and returns how many: the smallest
-  // run that has enough, else the largest runs.
+  // Appends up to `count` buffers, by ascending addresses within each run, and returns their number. Takes
+  // the smallest run that has enough, or else the largest runs.
   size_t Take(size_t count, std::vector<std::byte*>* buffers);
-  // So many buffers from `start` on are free from now on. None of them may be (checked).
+  // Frees `buffers` buffers from `start` on. None of them may be free already (checked).
   void Give(std::byte* start, size_t buffers);
   size_t size() const { return size_; }  // buffers
 

@@ -59,12 +59,13 @@ absl::Status CreateAndMap(const CudaDriver* driver, const HostReach& reach, uint
 
 constexpr size_t kTriedBytes = 4096;
 
-// Copies from the first buffer's own address to `there`, where it is not mapped but the second is, and back. `queued`: a
-// copy may still be under way, since the driver does not say that it has ended.
+// Copies from the first buffer's own address to `there`, at which the second buffer is mapped but not the
+// first, and back. `queued` tells that a copy may still be under way, because the driver does not report its
+// end.
 absl::Status TryCopies(const CudaDriver* driver, const HandleSlab& slab, uint64_t buffer_bytes,
                        CUdeviceptr there, bool* queued) {
   std::byte* const from = slab.start;
-  std::byte* const behind = slab.start + buffer_bytes;  // what lies at `there`, by its own address
+  std::byte* const behind = slab.start + buffer_bytes;  // the buffer at `there`, by its own address
   for (size_t i = 0; i < kTriedBytes; ++i) from[i] = static_cast<std::byte>(i * 7 + i / 256);
   std::memset(behind, 0, kTriedBytes);
   const auto carried_out = [&](CUresult enqueued, const char* what) {
@@ -97,7 +98,7 @@ absl::StatusOr<HostReach> FindHostReach(const CudaDriver* driver, int devices) {
     SPILLWAY_RETURN_IF_ERROR(
         driver->ToStatus(driver->cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device),
                          "asking for a device's node of host memory"));
-    if (can == 0) return HostReach();                 // the host tier is shared by all
+    if (can == 0) return HostReach();                 // the host tier is shared by all devices
     if (device == 0) reach.node = std::max(node, 0);  // -1: the machine has one node
     reach.devices.push_back(device);
   }
@@ -120,7 +121,7 @@ absl::Status TryHostReach(const CudaDriver* driver, CUcontext context, const Hos
                                 "making host memory accessible at a device's address");
       bool queued = false;
       if (status.ok()) status = TryCopies(driver, slab, buffer_bytes, there, &queued);
-      if (queued) return status;  // all of it stays as it is
+      if (queued) return status;  // nothing of it is given back
       status.Update(driver->ToStatus(driver->cuMemUnmap(there, buffer_bytes), "unmapping host memory"));
     }
     driver->cuMemAddressFree(there, buffer_bytes);
@@ -132,7 +133,7 @@ absl::Status TryHostReach(const CudaDriver* driver, CUcontext context, const Hos
 absl::StatusOr<HandleSlab> MakeHandleSlab(const CudaDriver* driver, CUcontext context, const HostReach& reach,
                                           uint64_t buffer_bytes, size_t count) {
   ScopedContext scope(driver, context);
-  // A buffer behind the slab stays empty: no copy reaches over two slabs.
+  // A buffer behind the slab stays empty, so that no copy spans two slabs.
   const uint64_t address_bytes = (count + 1) * buffer_bytes;
   CUdeviceptr start = 0;
   SPILLWAY_RETURN_IF_ERROR(driver->ToStatus(driver->cuMemAddressReserve(&start, address_bytes, 0, 0, 0),

@@ -17,11 +17,12 @@ namespace spillway::allocator {
 namespace {
 
 constexpr auto kBetweenLooksAtPins =
-    std::chrono::milliseconds(100);  // a waiter's looks at the user's limit of waits
+    std::chrono::milliseconds(100);  // between a waiter's checks of the user's limit of waits
 constexpr auto kEndWait = std::chrono::milliseconds(200);
 constexpr auto kBetweenLooksAtPeers = std::chrono::milliseconds(500);
-// Launches may wait for a registration. A slab that takes less than this is the next time twice as large, so that what
-// a registration costs, whatever its size, does not hold up the copies; one of 32 MiB takes twice this at 1 GB/s.
+// Launches may wait for a registration, which has a fixed cost besides. A slab that takes less than this is
+// pinned twice as large the next time, so that the fixed cost does not delay the copies. A slab of 32 MiB
+// takes twice this time at 1 GB/s.
 constexpr int64_t kShortPinNanos = 16'000'000;
 
 std::string Mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
@@ -40,7 +41,7 @@ absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const CudaDriver* dri
     const size_t buffers = state->KindOf(use).limit;
     if (buffers == 0) continue;
     const uint64_t bytes = buffers * options.buffer_bytes;
-    // The pool is not shared yet: the lock keeps nobody waiting.
+    // The pool is not shared yet, so nobody waits for the lock.
     const absl::StatusOr<std::byte*> slab = PinSlab(driver, context, bytes);
     if (!slab.ok()) {
       for (const auto& [start, size] : staging) UnpinSlab(driver, context, start, size);
@@ -49,7 +50,7 @@ absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const CudaDriver* dri
     staging.emplace_back(*slab, bytes);
     state->AddSlabLocked(use, *slab, buffers);
   }
-  // Staging is what a process needs to work at all: it is counted, and had even if the others have too much.
+  // A process needs staging to work at all, so it is counted and taken even if the others have too much.
   if (options.share != nullptr) {
     options.share->Register(state->staging_bytes, UINT64_MAX);
     state->LookAtPeersLocked();
@@ -85,7 +86,7 @@ void HostPool::State::AskLocked(const std::shared_ptr<State>& self, uint64_t byt
   }
 }
 
-// How many buffers to pin next: towards what was asked for, and one slab ahead of it. 0: none.
+// Number of buffers to pin next: towards the requested size, and one slab ahead of it. 0 for none.
 size_t HostPool::State::NextSlabLocked() {
   Kind& storage = KindOf(HostUse::kStorage);
   const uint64_t target = std::min(cap.load(), wanted == 0 ? 0 : wanted + options.slab_bytes);
@@ -123,7 +124,7 @@ void HostPool::State::PinLoop() {
   pinned.NotifyAll();
 }
 
-// False when there is nothing to pin, or others hold it just now.
+// Returns false when there is nothing to pin, or when others have it just now.
 bool HostPool::State::PinNextLocked() {
   const size_t buffers = NextSlabLocked();
   if (buffers == 0) return false;
@@ -132,10 +133,10 @@ bool HostPool::State::PinNextLocked() {
   const bool large = bytes > options.slab_bytes;
   if (share != nullptr && !share->Register(share->taken() + bytes, options.shared_bytes)) {
     if (large) {
-      slabs_at_once = 1;  // half of it may be had
+      slabs_at_once = 1;  // half of it may be available
       return true;
     }
-    cap.store(capacity.load());  // until the next look: nobody is to wait for it
+    cap.store(capacity.load());  // until the next look, so that nobody waits for it
     return false;
   }
   mu.Unlock();
@@ -150,7 +151,7 @@ bool HostPool::State::PinNextLocked() {
   } else {
     if (share != nullptr) share->Register(share->taken() - bytes, options.shared_bytes);
     if (large)
-      slabs_at_once = 1;  // likewise
+      slabs_at_once = 1;  // half of it may be available
     else
       RefuseLocked(slab.status());
   }
@@ -201,14 +202,15 @@ void HostPool::AskFor(uint64_t bytes) {
   state_->AskPeersLocked(state_, bytes);
 }
 
-// What may be had is looked at now: the pinning thread may not have begun yet, or has looked a while ago.
+// Looks at what is available now, because the pinning thread may not have begun yet, or may have looked a
+// while ago.
 void HostPool::State::AskPeersLocked(const std::shared_ptr<State>& self, uint64_t bytes) {
   if (options.share == nullptr || stopping) return;
   LookAtPeersLocked();
   AskLocked(self, bytes);
 }
 
-// What has been refused by the system stays refused.
+// A limit by a refusal of the system stays.
 void HostPool::State::LookAtPeersLocked() {
   options.share->Look();
   const uint64_t most = options.share->MostToTake(options.shared_bytes);

@@ -1,7 +1,6 @@
-// The state of HostPool, shared with its pinning thread. Only host_pool_state.cc includes it.
-//
-// Threads: callers of HostPool, under the lock, and the pinning thread. Where pinning fails the host tier stays
-// as large as it is.
+// The state of HostPool, shared with its pinning thread. Only host_pool_state.cc includes it. Callers of
+// HostPool use it under the lock, and so does the pinning thread. When pinning fails, the host tier keeps its
+// size.
 
 #ifndef SPILLWAY_ALLOCATOR_TIER_HOST_POOL_STATE_H_
 #define SPILLWAY_ALLOCATOR_TIER_HOST_POOL_STATE_H_
@@ -40,7 +39,7 @@ struct HostPool::State {
 
   Kind& KindOf(HostUse use) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return kinds[static_cast<int>(use)]; }
   void AddSlabLocked(HostUse use, std::byte* slab, size_t buffers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // Memory for host buffers: handles, or registered.
+  // Makes memory for host buffers: handles, or registered memory.
   absl::StatusOr<HandleSlab> MakeSlab(size_t buffers) const;
   PinnedBuffer BufferLocked(std::byte* data) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void AskLocked(const std::shared_ptr<State>& self, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -51,7 +50,7 @@ struct HostPool::State {
   bool PinNextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void NotePinLocked(uint64_t bytes, int64_t nanos) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
-  // What other processes of the node leave.
+  // Updates the cap by what other processes of the node leave.
   void LookAtPeersLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void AskPeersLocked(const std::shared_ptr<State>& self, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
@@ -62,7 +61,8 @@ struct HostPool::State {
   os::WaitList* const waits;
   const uint64_t staging_bytes;
 
-  // Bytes of storage. Written under mu, read without it by SharedCapacity, which promises by them.
+  // Bytes of storage. They are written under mu, and read without it by SharedCapacity, which promises by
+  // them.
   os::Atomic<uint64_t> capacity{0};
   os::Atomic<uint64_t> cap;
 
@@ -72,16 +72,16 @@ struct HostPool::State {
   Kind kinds[3] ABSL_GUARDED_BY(mu) = {Kind{FreeBuffers(options.buffer_bytes)},
                                        Kind{FreeBuffers(options.buffer_bytes)},
                                        Kind{FreeBuffers(options.buffer_bytes)}};
-  // Of each slab of handles, by its start.
+  // The handles of each slab, by its start.
   std::map<const std::byte*, std::vector<CUmemGenericAllocationHandle>> handles ABSL_GUARDED_BY(mu);
-  uint64_t slabs_at_once ABSL_GUARDED_BY(mu) = 1;  // as one, 2 where a slab takes little time
+  uint64_t slabs_at_once ABSL_GUARDED_BY(mu) = 1;  // slabs in one call; 2 if a slab takes little time
   std::map<std::byte*, bool> read
-      ABSL_GUARDED_BY(mu);                   // host buffers that are being read: given back meanwhile
-  uint64_t wanted ABSL_GUARDED_BY(mu) = 0;   // bytes of storage: the most that was asked for so far
+      ABSL_GUARDED_BY(mu);                   // host buffers that are being read: given back meanwhile?
+  uint64_t wanted ABSL_GUARDED_BY(mu) = 0;   // bytes of storage: the most that was requested so far
   absl::Status refusal ABSL_GUARDED_BY(mu);  // the error that lowered the cap
   bool stopping ABSL_GUARDED_BY(mu) = false;
   bool ended ABSL_GUARDED_BY(mu) = false;  // the thread will not use this object again
-  os::Thread thread ABSL_GUARDED_BY(mu);   // started with the first need
+  os::Thread thread ABSL_GUARDED_BY(mu);   // started when storage is first needed
 };
 
 }  // namespace spillway::allocator

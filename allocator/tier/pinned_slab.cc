@@ -21,8 +21,9 @@ constexpr uint64_t kHugePage = 2 << 20;
 
 uint64_t WholePages(uint64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
-// Maps anonymous memory, in huge pages where the kernel gives them. It is kept out of forked children, whose
-// copy-on-write would move pages that the device copies from, and out of core files, which would hold the job's tensors.
+// Maps anonymous memory, in huge pages if the kernel gives them. The memory is kept out of forked children,
+// whose copy-on-write would move pages from which the device copies, and out of core files, which would
+// contain the job's tensors.
 std::byte* MapSlab(uint64_t bytes) {
   const uint64_t padded = bytes + kHugePage;
   void* const raw = mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -41,8 +42,8 @@ std::byte* MapSlab(uint64_t bytes) {
   return slab;
 }
 
-// Of a slab: what one thread fills at a time, and how many do so. A quarter of the processors, since the job has others
-// to keep busy.
+// The part of a slab that one thread fills at a time, and the most threads that do so. They are at most a
+// quarter of the processors, since the job has others to keep busy.
 constexpr uint64_t kFilledAtOnce = 4 << 20;
 constexpr unsigned kMaxFillers = 4;
 
@@ -51,9 +52,9 @@ unsigned FillersOf(uint64_t bytes) {
   return std::clamp(std::thread::hardware_concurrency() / 4, 1u, std::max(1u, pieces));
 }
 
-// Gives the slab its pages. The driver does so as well when it registers memory without any, but on one thread and under
-// locks that launches need: 1 to 2 GB/s with pages of 4 KiB, as others report. Where the kernel lacks the call
-// (before 5.14) it is left to the driver. ENOMEM where a limit is reached.
+// Gives the slab its pages. The driver also does so when it registers memory without pages, but on one thread
+// and under locks that launches need: 1 to 2 GB/s with pages of 4 KiB, as others report. The driver does it
+// where the kernel lacks the call (before 5.14). Fails with ENOMEM when a limit is reached.
 absl::Status Populate(std::byte* slab, uint64_t bytes) {
   os::Atomic<uint64_t> next{0};
   os::Atomic<int> failure{0};

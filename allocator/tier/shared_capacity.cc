@@ -91,7 +91,7 @@ absl::Status SharedCapacity::Grow(uint64_t more) {
 
 // ---- The disk's row.
 
-// A directory that closes takes promised capacity with it. What was promised waits for it.
+// A directory that closes takes promised capacity with it. Promises made before wait for it.
 void SharedCapacity::SetCapacity(uint64_t bytes) {
   const os::MutexLock lock(&mu_);
   disk_bytes_ = bytes;
@@ -109,12 +109,12 @@ uint64_t SharedCapacity::PromisedBytes() const {
   return PromisedOfDiskLocked();
 }
 
-// A disk whose writes wait counts for what it has been good for.
+// A disk whose writes must wait counts with the most that it has been promised.
 uint64_t SharedCapacity::CapacityLocked() const {
   return host_bytes() + (writes_spent() ? std::min(disk_bytes_, most_of_disk_) : disk_bytes_);
 }
 
-// What exceeds the host tier.
+// The promises that exceed the host tier.
 uint64_t SharedCapacity::PromisedOfDiskLocked() const {
   const uint64_t host = host_bytes();
   return promised_bytes_ > host ? promised_bytes_ - host : 0;

@@ -1,6 +1,6 @@
-// Meters of transfers: how fast bytes move between the GPU and each tier, as the job's own transfers and the
-// measured link show it. The evictor, the faulter and LinkProbe report; plans, the clock of launches and
-// reports read. Nothing fails; each names who may call.
+// Meters of transfers: the rates at which bytes move between the GPU and each tier, by the job's own
+// transfers and by the measured link. The evictor, the faulter and LinkProbe report; plans, the clock of
+// launches and reports read. Nothing fails; each class names the threads that may call it.
 
 #ifndef SPILLWAY_ALLOCATOR_TIER_TRANSFER_METERS_H_
 #define SPILLWAY_ALLOCATOR_TIER_TRANSFER_METERS_H_
@@ -17,14 +17,14 @@
 
 namespace spillway::allocator {
 
-// Bytes a second of transfers, as a moving mean over the last tens of MiB. Time without transfers is not to
-// be counted. Not thread-safe: guarded by the owner's lock.
+// Bytes a second of transfers, as a moving mean over the last tens of MiB. The owner does not count time
+// without transfers. Not thread-safe; the owner's lock guards it.
 class RateMean {
  public:
-  // Transfers were under way for so long.
+  // Adds time during which transfers were under way.
   void AddNanos(int64_t nanos) { nanos_ += nanos; }
-  // A transfer has ended, after the time that it took was added. `bytes` of it have moved. Ends are seen in
-  // bursts, each after the time of them all: only sums over several bursts make a rate.
+  // Adds a transfer of which `bytes` have moved, after its time was added. Ends are seen in bursts, each
+  // after the time of all its transfers, so only sums over several bursts make a rate.
   void AddBytes(uint64_t bytes) {
     bytes_ += bytes;
     if (nanos_ <= 0 || bytes_ < kFirstBytes) return;
@@ -33,19 +33,19 @@ class RateMean {
     bytes_ /= 2;
     nanos_ /= 2;
   }
-  // Bytes a second; 0: too little has moved to say.
+  // Bytes a second; 0 when too little has moved.
   double rate() const { return rate_; }
 
  private:
   static constexpr uint64_t kFirstBytes = 4 << 20;
-  static constexpr uint64_t kMostBytes = 128 << 20;  // then what is older weighs half
+  static constexpr uint64_t kMostBytes = 128 << 20;  // beyond this, older bytes weigh half
 
   int64_t nanos_ = 0;
   uint64_t bytes_ = 0;
   double rate_ = 0;
 };
 
-// The speed of one copy queue while it has anything to do. Any thread.
+// The speed of one copy queue while it has work. Any thread.
 class CopyQueueMeter {
  public:
   // A transfer was given to the queue at that time (nanoseconds of a steady clock).
@@ -53,7 +53,7 @@ class CopyQueueMeter {
     os::MutexLock lock(&mu_);
     if (under_way_++ == 0) busy_since_ = now;
   }
-  // The transfer has ended, and `bytes` of it have moved: 0 when it was called off.
+  // The transfer has ended, and `bytes` of it have moved: 0 when it was canceled.
   void End(uint64_t bytes, int64_t now) {
     os::MutexLock lock(&mu_);
     mean_.AddNanos(now - busy_since_);
@@ -62,7 +62,7 @@ class CopyQueueMeter {
     mean_.AddBytes(bytes);
     rate_.store(mean_.rate(), std::memory_order_relaxed);
   }
-  // Bytes a second; 0: too little has moved to say.
+  // Bytes a second; 0 when too little has moved.
   double rate() const { return rate_.load(std::memory_order_relaxed); }
 
  private:
@@ -73,32 +73,33 @@ class CopyQueueMeter {
   std::atomic<double> rate_{0};  // the mean's, read alone: pairs with nothing
 };
 
-// Of the disk. LinkMeter has those of host memory.
+// The copy queues of the disk. LinkMeter has those of host memory.
 enum class CopyQueue : int { kDiskOut, kDiskIn, kCount };
 
 enum class LinkDirection : int { kOut, kIn };
 
-// What a device's link to host memory does, by direction: what plain copies were measured to reach alone and
-// while both directions run (LinkProbe), and the rate of the job's own transfers. Where the ratio of the two
-// is known, time during which the other direction was busy too counts as the shorter time that the bytes
-// would have taken alone: the transfers' rate does not depend on how much of it both directions ran. Any
-// thread.
+// Rates of a device's link to host memory, by direction: those that plain copies reached in a measurement,
+// alone and while both directions run (LinkProbe), and those of the job's own transfers. When the ratio of
+// the measured two is known, time during which the other direction was busy, too, counts as the shorter time
+// that the bytes would have taken alone. The transfers' rate thus does not depend on how much of the time
+// both directions ran. Any thread.
 class LinkMeter {
  public:
   // A transfer of the job was given to the link at that time (nanoseconds of a steady clock).
   void Begin(LinkDirection direction, int64_t now);
-  // The transfer has ended, and `bytes` of it have moved: 0 when it was called off.
+  // The transfer has ended, and `bytes` of it have moved: 0 when it was canceled.
   void End(LinkDirection direction, uint64_t bytes, int64_t now);
-  // What plain copies reach. Replaces what was measured before.
+  // Sets the rates of plain copies. Replaces an earlier measurement.
   void SetMeasured(const policy::LinkRates& alone, const policy::LinkRates& both);
 
   struct Rates {
     policy::LinkRates alone, both;
   };
-  // Bytes a second of the job's transfers in each direction, while the other is idle: a moving mean. Until enough has
-  // moved, what was measured; 0: nothing is known. The same while both directions run; 0: not measured.
+  // Rates in bytes a second. `alone` is that of the job's transfers in each direction while the other is
+  // idle, as a moving mean; the measured rate until enough has moved; 0 when nothing is known. `both` is the
+  // same while both directions run; 0 when not measured.
   Rates rates() const;
-  // The rate of the job's transfers alone; 0: too little has moved to say.
+  // The rate of the job's transfers alone; 0 when too little has moved.
   double OwnRate(LinkDirection direction) const;
   bool busy(LinkDirection direction) const;
 
@@ -119,7 +120,7 @@ class LinkMeter {
 
   mutable os::Mutex mu_{os::LockRank::kTier};
   std::array<Side, 2> sides_ ABSL_GUARDED_BY(mu_);
-  int64_t now_ ABSL_GUARDED_BY(mu_) = 0;  // up to here time has been counted
+  int64_t now_ ABSL_GUARDED_BY(mu_) = 0;  // time up to here has been counted
   std::optional<Rates> measured_ ABSL_GUARDED_BY(mu_);
 };
 

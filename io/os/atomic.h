@@ -1,6 +1,6 @@
-// Atomics of the protocols without a lock. The name is our own so that the simulation (tests/simulation) can
-// put a task switch and a store buffer behind each access. Plain counters that no decision depends on may
-// stay std::atomic. Each atomic's declaration says which store or load it pairs with. Any thread; nothing
+// Atomics of the lock-free protocols. The name is our own so that the simulation (tests/simulation) can put a
+// task switch and a store buffer behind each access. Plain counters on which no decision depends may stay
+// std::atomic. Each atomic's declaration names the store or load with which it pairs. Any thread; nothing
 // fails.
 
 #ifndef SPILLWAY_IO_OS_ATOMIC_H_

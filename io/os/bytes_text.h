@@ -1,5 +1,5 @@
-// A number of bytes as text, for lines of the log, the summary and `spillway doctor`. For people alone: JSON
-// and metrics have the number itself. Any thread; nothing fails.
+// A number of bytes as text, for lines of the log, the summary and `spillway doctor`. It is for people alone:
+// JSON and metrics have the number itself. Any thread; nothing fails.
 
 #ifndef SPILLWAY_IO_OS_BYTES_TEXT_H_
 #define SPILLWAY_IO_OS_BYTES_TEXT_H_
@@ -12,7 +12,8 @@
 
 namespace spillway::os {
 
-// "1.50 GiB"; whole bytes below 1 KiB. Beyond 1023 TiB the number grows instead of the unit.
+// Returns "1.50 GiB", for example; whole bytes below 1 KiB. Beyond 1023 TiB the number grows instead of the
+// unit.
 inline std::string BytesText(uint64_t bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};  // powers of 1024
   double value = static_cast<double>(bytes);

@@ -1,6 +1,6 @@
 // SPILLWAY_CHECK aborts on a broken invariant, in every build. It does not judge the outcome of I/O or of a
 // driver call, which is an absl::Status, and its expression has no side effects. The failure path does not
-// allocate: it may run on a launch thread or in a signal handler.
+// allocate, because it may run on a launch thread or in a signal handler.
 
 #ifndef SPILLWAY_IO_OS_CHECK_H_
 #define SPILLWAY_IO_OS_CHECK_H_

@@ -1,4 +1,4 @@
-// Clock: monotonic time behind an interface, so that tests can set it. Everything below integration that
+// Clock: monotonic time behind an interface, so that tests can set it. Every class below integration that
 // measures time takes a Clock in its constructor. Any thread; cannot fail.
 
 #ifndef SPILLWAY_IO_OS_CLOCK_H_
@@ -16,12 +16,12 @@ class Clock {
   virtual ~Clock() = default;
   // Nanoseconds since an arbitrary fixed point; never goes back. Any thread.
   virtual int64_t NowNanos() const = 0;
-  // CLOCK_MONOTONIC; lives for ever.
+  // CLOCK_MONOTONIC; lives forever.
   static const Clock* System();
 };
 
-// The system's clock for std::chrono, as the clock of time points and durations: for deadlines of waits. It
-// asks Clock::System, so that the simulation's time is its time as well.
+// The system's clock for std::chrono, as the clock of time points and durations, for deadlines of waits. It
+// asks Clock::System, so it has the simulation's time in the simulation.
 struct SteadyClock {
   using duration = std::chrono::nanoseconds;
   using rep = duration::rep;
@@ -31,8 +31,8 @@ struct SteadyClock {
   static time_point now() { return time_point(duration(Clock::System()->NowNanos())); }
 };
 
-// Nanoseconds since 1970, by the machine's wall clock, which can be set back: for records and for people. Any
-// thread; no lock.
+// Nanoseconds since 1970 by the machine's wall clock, which can be set back. For records and for people. Any
+// thread; takes no lock.
 int64_t UnixNanos();
 
 }  // namespace spillway::os

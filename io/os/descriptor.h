@@ -1,6 +1,6 @@
-// Descriptor: owns a file descriptor and closes it. For files and sockets that a function opens and is done
-// with; what threads share, or a forked child gives up, closes its own. Any thread; what close answers is not
-// looked at.
+// Descriptor: owns a file descriptor and closes it. For files and sockets that one function opens and
+// finishes with. Owners of descriptors that threads share, or that a forked child gives up, close them
+// themselves. Any thread; the result of close is ignored.
 
 #ifndef SPILLWAY_IO_OS_DESCRIPTOR_H_
 #define SPILLWAY_IO_OS_DESCRIPTOR_H_
@@ -13,7 +13,7 @@ namespace spillway::os {
 
 class Descriptor {
  public:
-  // -1: there is none.
+  // -1 stands for no descriptor.
   explicit Descriptor(int fd) : fd_(fd) {}
   ~Descriptor() {
     if (fd_ >= 0) close(fd_);
@@ -23,7 +23,7 @@ class Descriptor {
 
   // The descriptor, still owned here.
   int get() const { return fd_; }
-  // The caller closes it from now on.
+  // Gives up ownership: the caller closes the descriptor from now on.
   int Release() { return std::exchange(fd_, -1); }
 
  private:

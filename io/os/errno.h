@@ -1,4 +1,4 @@
-// From errno to absl::Status: one conversion for all system calls, and the two macros by which a function
+// Conversion of errno to absl::Status, one for all system calls, and the two macros by which a function
 // returns the error of another. Any thread.
 
 #ifndef SPILLWAY_IO_OS_ERRNO_H_
@@ -11,9 +11,10 @@
 
 namespace spillway::os {
 
-// "WHAT: text of the error (errno N)". ENOSPC, EDQUOT and EFBIG become kResourceExhausted, ENOENT kNotFound,
-// EINVAL kInvalidArgument, EPERM and EACCES kPermissionDenied, ENOSYS and EOPNOTSUPP kUnimplemented, EAGAIN
-// and EINTR kUnavailable, anything else kUnknown. `error` is a positive errno value.
+// Returns a status with the message "WHAT: text of the error (errno N)". ENOSPC, EDQUOT, EFBIG and ENOMEM
+// become kResourceExhausted, ENOENT kNotFound, EINVAL kInvalidArgument, EPERM and EACCES kPermissionDenied,
+// ENOSYS and EOPNOTSUPP kUnimplemented, EAGAIN and EINTR kUnavailable, and anything else kUnknown. `error` is
+// a positive errno value.
 absl::Status StatusFromErrno(int error, const std::string& what);
 
 }  // namespace spillway::os

@@ -1,6 +1,6 @@
 // JoinableThread: a background thread whose owner sets the longest wait for its end. A thread that is stuck
-// in the kernel or in a driver is left behind; what it uses must then stay in memory. Starting fails when the
-// system has no thread left.
+// in the kernel or in a driver is left behind; everything that it uses must then stay in memory. Starting
+// fails when the system has no thread left.
 
 #ifndef SPILLWAY_IO_OS_JOINABLE_THREAD_H_
 #define SPILLWAY_IO_OS_JOINABLE_THREAD_H_
@@ -17,11 +17,12 @@
 
 namespace spillway::os {
 
-// Has one owner, whose thread makes all calls and starts it once. A thread that was started is joined, left
-// behind or abandoned before the object goes: std::thread ends the process otherwise.
+// Has one owner, whose thread makes all calls and starts the thread once. A thread that was started must be
+// joined, left behind or abandoned before the object is destroyed, because std::thread ends the process
+// otherwise.
 class JoinableThread {
  public:
-  // As os::StartThread. After an error the object is as if it was never started.
+  // Starts the thread by os::StartThread. After an error the object is as if it was never started.
   absl::Status Start(const std::string& name, std::function<void()> body) {
     absl::StatusOr<Thread> thread = StartThread(name, [end = end_, work = std::move(body)] {
       work();
@@ -34,13 +35,13 @@ class JoinableThread {
   }
   // Whether the thread was started and is neither joined nor left behind.
   bool joinable() const { return thread_.joinable(); }
-  // True when the thread has ended within `timeout` or was never started; false when it is left behind. The
-  // owner has made it end before: nothing here tells the thread to.
+  // Returns true when the thread has ended within `timeout` or was never started; false when it is left
+  // behind. The owner must have asked the thread to end before, since nothing here does.
   bool JoinFor(std::chrono::nanoseconds timeout) {
     if (!thread_.joinable()) return true;
     bool ended = false;
     {
-      // Not thread_.join(), which has no limit of time.
+      // This is not thread_.join(), which has no time limit.
       const int64_t deadline = Clock::System()->NowNanos() + timeout.count();
       MutexLock lock(&end_->mu);
       for (int64_t now = 0; !end_->ended && (now = Clock::System()->NowNanos()) < deadline;) {

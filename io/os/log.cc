@@ -13,7 +13,7 @@ namespace {
 constexpr int kLinesPerSecond = 20;
 constexpr size_t kLinesKept = 20;
 
-// Written by SetLogLevel, read by every Log. A level that is seen late costs a line, nothing else.
+// Written by SetLogLevel, read by every Log. A level that is seen late costs only a line.
 std::atomic<int> log_level{static_cast<int>(LogLevel::kWarn)};
 
 struct RateLimit {
@@ -54,7 +54,7 @@ KeptLines& Kept() {
   return *kept;
 }
 
-// Not waited for: a forked child may have inherited the lock.
+// Does not wait for the lock, which a forked child may have inherited.
 void Keep(const std::string& line) {
   KeptLines& kept = Kept();
   if (!kept.mu.TryLock()) return;
@@ -63,7 +63,7 @@ void Keep(const std::string& line) {
   kept.mu.Unlock();
 }
 
-// `name`: of the level, where the line itself begins with it.
+// `name` is the level's, if the line itself begins with it.
 void WriteLine(const char* level, const char* name, const std::string& text) {
   const std::string line = Head() + name + text;
   Keep(line);

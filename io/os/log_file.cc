@@ -14,13 +14,13 @@
 namespace spillway::os {
 namespace {
 
-// These three are stored before other threads log, and read by every line.
+// These three are stored before other threads log, and every line reads them.
 std::atomic<int> log_file{-1};
 std::atomic<bool> as_json{false};
 std::atomic<int> log_rank{-1};
-std::atomic<bool> file_failed{false};  // exchanged by lines that fail: the first one says so
+std::atomic<bool> file_failed{false};  // exchanged by lines that fail: the first one reports it
 
-// How many bytes of `text` are one character of UTF-8; 0: none are.
+// Number of bytes of `text` that are one character of UTF-8; 0 when the first bytes are none.
 size_t CharacterBytes(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   const size_t bytes = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
@@ -29,7 +29,7 @@ size_t CharacterBytes(std::string_view text) {
     if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 0;
   }
   const auto second = static_cast<unsigned char>(bytes > 1 ? text[1] : 0);
-  // Longer than need be, halves of UTF-16's pairs, and beyond Unicode.
+  // Overlong forms, halves of UTF-16's pairs, and values beyond Unicode.
   const bool outside = (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) ||
                        (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90);
   return outside ? 0 : bytes;
@@ -67,7 +67,7 @@ std::string TimeText(int64_t unix_nanos) {
   return text;
 }
 
-// 0, or an errno value. In one call: lines of several processes do not mix.
+// Returns 0 or an errno value. Writes in one call, so that lines of several processes do not mix.
 int WriteAt(int descriptor, const std::string& line) {
   const ssize_t written = ::write(descriptor, line.data(), line.size());
   if (written < 0) return errno;
@@ -94,8 +94,8 @@ void SetLogFormat(LogFormat format, int rank) {
 
 namespace {
 
-// In a folder where others write, one of them may have made the file: to read what it gets. A pipe's reader that
-// leaves would end the job by SIGPIPE.
+// In a folder where others write, one of them may have made the file in order to read the log. A pipe is
+// refused because the job would end by SIGPIPE if its reader left.
 absl::Status CheckOwnLog(int descriptor, const std::string& path) {
   struct stat info = {};
   if (::fstat(descriptor, &info) != 0) return StatusFromErrno(errno, path);
@@ -108,7 +108,7 @@ absl::Status CheckOwnLog(int descriptor, const std::string& path) {
 }  // namespace
 
 absl::Status OpenLogFile(const std::string& path) {
-  // Not blocking: a pipe that nobody reads must not hold the job.
+  // Opens without blocking: a pipe that nobody reads must not stop the job.
   const int descriptor = ::open(
       path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0600);
   if (descriptor < 0) return StatusFromErrno(errno, path);

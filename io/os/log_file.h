@@ -1,6 +1,6 @@
-// Lines of the log as a file has them, and as JSON: with the time, the level, the process and its rank. log.h
-// writes through this; the engine chooses form and file once, from the settings. What stands on standard
-// error stays as it is unless JSON is asked for.
+// The form of log lines in a file, and as JSON: with the time, the level, the process and its rank. log.h
+// writes through this unit; the engine chooses form and file once, from the settings. The lines on standard
+// error keep their form unless JSON is chosen.
 
 #ifndef SPILLWAY_IO_OS_LOG_FILE_H_
 #define SPILLWAY_IO_OS_LOG_FILE_H_
@@ -24,24 +24,24 @@ struct MarkedLine {
   std::string_view text;
 };
 
-// "2026-11-28T15:35:50.123Z warning 4711 rank 3: TEXT", or the same as a JSON object; each ends its line.
-// Bytes that are no UTF-8 become U+FFFD in JSON. Pure.
+// Returns "2026-11-28T15:35:50.123Z warning 4711 rank 3: TEXT", or the same as a JSON object, with the line's
+// end. Bytes that are not UTF-8 become U+FFFD in JSON. Pure.
 std::string MarkedText(const MarkedLine& line, LogFormat format);
 
-// Of all lines from now on. Before any other thread logs.
+// Sets the form of all lines from now on. Called before any other thread logs.
 void SetLogFormat(LogFormat format, int rank);
 
-// From now on lines are appended to that file as well, each by one write(2). A file that is not there is
-// made, readable by its owner alone. An error where it cannot be opened, or is a link; then nothing changes.
-// Before any other thread logs.
+// Appends all lines from now on to that file as well, each by one write(2). A file that does not exist is
+// created, readable by its owner alone. Returns an error, and changes nothing, when the file cannot be opened
+// or is a link. Called before any other thread logs.
 absl::Status OpenLogFile(const std::string& path);
 
-// No line goes to a file any more.
+// Ends writing to the file.
 void CloseLogFile();
 
-// For log.h: one line to standard error and to the file. `plain`: as standard error has it, without its end.
-// Any thread. What cannot be written to standard error is lost; where the file fails, a line there says so
-// once.
+// For log.h: writes one line to standard error and to the file. `plain` is the line for standard error,
+// without its end. Any thread. A line that cannot be written to standard error is lost. When the file fails,
+// a line on standard error reports it once.
 void WriteLogLine(std::string_view level, std::string_view text, const std::string& plain);
 
 }  // namespace spillway::os

@@ -8,10 +8,11 @@
 namespace spillway::os {
 namespace {
 
-// The kernel reads the set of signals before it looks at what to do with it, of which there is no such thing: nothing
-// changes. Unlike process_vm_readv it also reads memory of devices' drivers, and needs no right to trace.
+// The kernel reads the set of signals before it examines the requested change. The requested change does not
+// exist, so nothing is changed. Unlike process_vm_readv, this call also reads memory of devices' drivers, and
+// needs no right to trace.
 bool IsWordReadable(uint64_t address) {
-  if (address == 0) return false;  // would be no set at all
+  if (address == 0) return false;  // 0 would mean no set at all
   constexpr int kNoSuchChange = -1;
   const int before = errno;
   constexpr void* kNoOldSet = nullptr;
@@ -28,7 +29,7 @@ bool IsReadable(uint64_t address, uint64_t bytes) {
   constexpr uint64_t kWord = sizeof(uint64_t);
   if (bytes == 0) return true;
   if (address + bytes < address) return false;
-  // One word of each page, on no page's edge.
+  // Checks one word of each page; no word crosses a page's edge.
   for (uint64_t at = address & ~(kWord - 1); at < address + bytes; at = (at & ~(kPage - 1)) + kPage) {
     if (!IsWordReadable(at)) return false;
   }

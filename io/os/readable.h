@@ -1,6 +1,6 @@
-// IsReadable: whether this process can read memory at an address that somebody else named, without a signal when it
-// cannot. Any thread, with any lock held; one system call for each page. What another thread unmaps meanwhile is its own
-// affair.
+// IsReadable: whether this process can read memory at an address that somebody else named, without a signal
+// when it cannot. Any thread, with any lock; makes one system call for each page. It gives no protection
+// against another thread that unmaps the memory meanwhile.
 
 #ifndef SPILLWAY_IO_OS_READABLE_H_
 #define SPILLWAY_IO_OS_READABLE_H_
@@ -9,7 +9,7 @@
 
 namespace spillway::os {
 
-// True when all of the bytes can be read; also when there are none.
+// True when all of the bytes can be read, and when there are none.
 bool IsReadable(uint64_t address, uint64_t bytes);
 
 }  // namespace spillway::os

@@ -6,7 +6,7 @@ namespace spillway::os {
 
 #ifdef SPILLWAY_LOCK_CHECKS
 namespace {
-// The locks that this thread has taken, in the order of taking.
+// The locks that this thread has, in the order in which it took them.
 constexpr int kMaxTaken = 16;
 thread_local const Mutex* taken[kMaxTaken];
 thread_local LockRank taken_rank[kMaxTaken];

@@ -1,8 +1,9 @@
 // Mutex and condition variable over std::mutex, with annotations for clang's thread-safety analysis. All
 // locks below integration are of this kind. With SPILLWAY_LOCK_CHECKS (tests of the core, sanitizer builds)
 // the process stops when a thread takes a lock whose rank is not above the ranks of all locks that it has, or
-// asserts a lock that it does not have. clang cannot analyse plain std::mutex, and ThreadSanitizer reports
-// false races through the distribution's uninstrumented absl::Mutex. Ranks are listed in docs/threading.md.
+// asserts a lock that it does not have. The wrapper exists because clang cannot analyze plain std::mutex, and
+// ThreadSanitizer reports false races through the distribution's uninstrumented absl::Mutex.
+// docs/threading.md lists the ranks.
 
 #ifndef SPILLWAY_IO_OS_SYNC_H_
 #define SPILLWAY_IO_OS_SYNC_H_
@@ -16,7 +17,7 @@
 
 namespace spillway::os {
 
-// Code with the checks and code without cannot be linked together unnoticed: their names differ.
+// Code with the checks and code without them cannot be linked together unnoticed, because their names differ.
 #ifdef SPILLWAY_LOCK_CHECKS
 inline namespace with_lock_checks {
 #endif
@@ -28,7 +29,7 @@ class ABSL_LOCKABLE Mutex {
   Mutex(const Mutex&) = delete;
   Mutex& operator=(const Mutex&) = delete;
 
-  // The rank is looked at before the wait: a wrong order is found also where it does not deadlock this time.
+  // The rank is checked before the wait, so a wrong order is found even if it does not deadlock this time.
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() {
     CheckRankBeforeLock();
     mutex_.lock();
@@ -43,7 +44,7 @@ class ABSL_LOCKABLE Mutex {
     NoteLocked();
     return true;
   }
-  // Aborts, where locks are checked, unless this thread has locked the mutex.
+  // Aborts unless this thread has locked the mutex. Only builds with lock checks do so.
   void AssertLocked() const ABSL_ASSERT_EXCLUSIVE_LOCK();
 
  private:
@@ -74,20 +75,21 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex* const mutex_;
 };
 
-// A wait releases the mutex and takes it again before it returns. Spurious wake-ups happen: wait in a loop.
+// A wait releases the mutex and takes it again before it returns. Spurious wake-ups happen, so wait in a
+// loop.
 class CondVar {
  public:
   // Waits until the thread is woken.
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  // True when the thread was woken, false when `timeout` went by. For a thread that has something to do by
-  // then.
+  // Returns true when the thread was woken, false when `timeout` has passed. For a thread that has something
+  // to do by then.
   bool WaitFor(Mutex* mutex, std::chrono::nanoseconds timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  // The same for a thread that is always woken by what it waits for and looks again only for safety. The
-  // simulation reports a lost wake-up when such a thread goes on because `interval` went by.
+  // The same for a thread that is always woken by the event for which it waits, and checks again only for
+  // safety. The simulation reports a lost wake-up when such a thread goes on because `interval` has passed.
   bool WaitRechecking(Mutex* mutex, std::chrono::nanoseconds interval) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     return WaitFor(mutex, interval);
   }
-  // Wakes one waiting thread, or all. With or without the mutex.
+  // Wakes one waiting thread, or all. The caller need not have the mutex.
   void NotifyOne() { condition_.notify_one(); }
   void NotifyAll() { condition_.notify_all(); }
 

@@ -9,8 +9,8 @@
 namespace spillway::os {
 
 absl::StatusOr<Thread> StartThread(const std::string& name, std::function<void()> body) {
-  // A new thread inherits the mask: blocked here, a signal finds no moment in which its handler could run on
-  // it.
+  // A new thread inherits the mask. The signals are blocked here, so there is no moment in which a handler
+  // could run on the new thread.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

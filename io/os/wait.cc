@@ -15,7 +15,7 @@ constexpr int64_t kFirstLine = 10 * kSecond;
 constexpr int64_t kSecondLine = 60 * kSecond;
 constexpr int64_t kBetweenLines = 300 * kSecond;
 
-// How long after its beginning a wait's next line is due, when `lines` were reported.
+// Time from a wait's beginning to its next line, when `lines` were reported.
 int64_t DueAfter(int lines) {
   if (lines == 0) return kFirstLine;
   if (lines == 1) return kSecondLine;

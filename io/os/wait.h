@@ -1,5 +1,5 @@
 // WaitList: the waits that are under way, each with its kind, its subject and its beginning. A wait is
-// entered wherever a thread of the job, or work that such a thread waits for, cannot go on until something
+// entered wherever a thread of the job, or work for which such a thread waits, cannot go on until something
 // else happens. A long wait is reported by a line of the log: after 10 s, after 60 s and then every 5
 // minutes. Idle sleeps of our own threads are not entered. The engine makes one list for the process; its
 // reporter calls Look and reads the figures. A wait fails only at the user's limit (SPILLWAY_WAIT_LIMIT), by
@@ -22,7 +22,7 @@
 
 namespace spillway::os {
 
-// What is waited for.
+// Kinds of waits, by what is waited for.
 enum class WaitKind : int {
   kChunks,         // a launch: device memory for what it names
   kArrival,        // a launch or a long-term pin: bytes on their way back to the device
@@ -50,8 +50,8 @@ class WaitList {
  public:
   using LineSink = std::function<void(const std::string& line)>;
 
-  // `limit`: how long a wait that can be ended may take; zero: for ever. `sink` gets whole lines and must not
-  // wait; null: ReportLine.
+  // `limit` is the longest duration of a wait that can be ended; zero for no limit. `sink` gets whole lines
+  // and must not wait; null stands for ReportLine.
   explicit WaitList(const Clock* clock = Clock::System(), LineSink sink = nullptr,
                     std::chrono::nanoseconds limit = std::chrono::nanoseconds::zero());
   ~WaitList();
@@ -67,13 +67,13 @@ class WaitList {
   };
   struct Totals {
     uint64_t ended = 0;  // waits that are over
-    uint64_t nanos = 0;  // that they took
+    uint64_t nanos = 0;  // sum of their durations
     uint64_t now = 0;    // under way
     uint64_t longest_now_nanos = 0;
   };
 
-  // Reports the waits whose lines are due. The reporter calls it about once a second. Any thread, no lock
-  // held.
+  // Reports the waits whose lines are due. The reporter calls it about once a second. Any thread, without a
+  // lock.
   void Look();
   // The waits under way, the oldest first. Any thread.
   std::vector<Entry> UnderWay() const;
@@ -98,8 +98,8 @@ class WaitList {
   std::array<Totals, static_cast<size_t>(WaitKind::kCount)> totals_ ABSL_GUARDED_BY(mu_) = {};
 };
 
-// One wait: entered by its constructor, left by its destructor. Of one thread; may be made with any lock
-// held.
+// One wait: entered by its constructor, left by its destructor. Belongs to one thread; may be made with any
+// lock.
 class Wait {
  public:
   Wait(WaitList* list, WaitKind kind, std::string subject)
@@ -113,7 +113,7 @@ class Wait {
   int64_t since() const { return since_; }
   // Time until the user's limit; the longest duration when there is no limit.
   std::chrono::nanoseconds Left() const;
-  // OK, or kDeadlineExceeded with the line of the wait once it has passed the user's limit: the caller then
+  // OK, or kDeadlineExceeded with the line of the wait when it has passed the user's limit; the caller then
   // gives up.
   absl::Status Check() const;
 

@@ -15,10 +15,11 @@ using policy::PlanBlockView;
 using policy::PlanMove;
 using policy::PlanTier;
 
-// Copies from host memory that are enqueued at once: what a fast link moves while the device's thread sleeps.
+// Copies from host memory that are enqueued at a time: as much as a fast link moves while the device's thread
+// sleeps.
 constexpr uint64_t kHostBytesUnderWay = 64 << 20;
 
-// Until a fetch that failed is tried again: each try takes the driver's locks.
+// Time until a failed fetch is tried again. Each try takes the driver's locks.
 constexpr int64_t kPauseAfterFailureNanos = 10'000'000;
 
 }  // namespace
@@ -73,8 +74,9 @@ void PlanRunner::FollowGpu() {
   } while (PassLongLaunch());
 }
 
-// A launch that lasts on its stream (a collective, a copy of the next batch) does not show where the others are.
-// They are past it when the next launch on another stream has completed; who moves a block looks at its uses.
+// A launch that lasts on its stream (a collective, a copy of the next batch) does not show how far the other
+// streams are. They are past it when the next launch on another stream has completed. This is safe, because
+// whatever moves a block also checks the block's uses.
 bool PlanRunner::PassLongLaunch() {
   const StreamIndex stream = log_->ValueOf(gpu_).stream;
   if (stream == kNoStream) return false;
@@ -95,7 +97,7 @@ PlanBlockView PlanRunner::ViewOfLocked(const TableLock& lock, const Block& block
   view.bytes = block.chunks * core_->chunk_bytes;
   view.copy_bytes = Core::BytesOfCopy(block);
   view.free_bytes = charges_->chunks(lock).available() * core_->chunk_bytes;
-  // The reserve that is kept without a plan is for what launches ask for.
+  // The reserve that is kept without a plan is for the needs of launches, not for fetches ahead.
   if (hints_) view.free_bytes -= std::min(view.free_bytes, core_->free_reserve_bytes.load());
   view.used = block.gate.last_use.load();
   view.copied = !block.copies.copy_homes.empty();
@@ -135,17 +137,17 @@ bool PlanRunner::Visit(policy::PlanBlock id, PlanTier tier,
   }
   ++core_->counters.prefetches;
   if (faulter_->Start(block).ok()) return true;
-  // It is spilled again, and stays in the plan's queue.
+  // The block is spilled again, and stays in the plan's queue.
   const TableLock lock(core_->table);
   block->fetch.again_at = os::Clock::System()->NowNanos() + kPauseAfterFailureNanos;
   return false;
 }
 
-// Never by an eviction: the plan has its headroom from its own.
+// Takes no chunks by an eviction: the plan makes its headroom by its own ops.
 bool PlanRunner::BeginFetchLocked(TableLock* lock, Block* block) {
   std::vector<ChunkHandle> handles;
   if (!TakeChunksLocked(core_, charges_, lock, {block->chunks}, &handles)) return false;
-  // The lock may have been released.
+  // TakeChunksLocked may have released the lock.
   const PlanBlockView view = ViewOfLocked(*lock, *block);
   const bool away = view.live && view.place == PlanBlockView::Place::kAway && view.may_return;
   if (away && ChunksOf(handles) == block->chunks) {
@@ -156,8 +158,8 @@ bool PlanRunner::BeginFetchLocked(TableLock* lock, Block* block) {
   return false;
 }
 
-// Enough for the queue to have work until the device's thread polls again, no more: chunks are taken at the
-// start.
+// A queue is busy when it has work until the device's thread polls again. More is not started, since a fetch
+// takes its chunks when it starts.
 bool PlanRunner::IsBusy(PlanTier tier, size_t fetches, policy::Bytes bytes) const {
   if (fetches < 2) return false;
   if (tier == PlanTier::kHost) return bytes >= kHostBytesUnderWay;
@@ -165,7 +167,7 @@ bool PlanRunner::IsBusy(PlanTier tier, size_t fetches, policy::Bytes bytes) cons
          bytes >= core_->parts.host->Limit(HostUse::kFaultStaging) * core_->chunk_bytes;
 }
 
-// Beside fetches a copy out takes longer, where both directions of the link share what it can do.
+// A copy out takes longer beside fetches where both directions of the link share its bandwidth.
 double PlanRunner::RateOut(PlanTier tier) const {
   if (tier == PlanTier::kDisk) return core_->copy_queue(CopyQueue::kDiskOut).rate();
   const LinkMeter::Rates rates = core_->link.rates();

@@ -1,8 +1,8 @@
 // PlanRunner: carries a MigrationPlan out on a device. It counts completions on the GPU, and begins the ops
-// whose turn policy's PlanCursor says has come: evictions, copies out and fetches. It only ever takes free
-// chunks; where the plan is wrong, blocks are faulted on demand. The predictor sets plans, on any thread, by
-// way of DeviceResidency; all else runs on the device's thread. An op that fails is the Evictor's or the
-// Faulter's business.
+// whose turn has come by policy's PlanCursor: evictions, copies out and fetches. It only ever takes free
+// chunks; blocks that the plan got wrong are faulted on demand. The predictor sets plans, on any thread, by
+// way of DeviceResidency; everything else runs on the device's thread. The Evictor and the Faulter deal with
+// an op that fails.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_RUNNER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_RUNNER_H_
@@ -26,30 +26,30 @@ class PlanRunner final : public PlannedUses, private policy::PlanMover {
  public:
   PlanRunner(Core* core, Charges* charges, const LaunchLog* log, Evictor* evictor, Faulter* faulter);
 
-  // The plan is in force from the next Poll on; null drops the one in force. Any thread; does not allocate for
-  // null or for hints (MigrationPlan::hints), which a departure puts in the plan's place.
+  // Puts the plan in force from the next Poll on; null drops the plan in force. Any thread. Does not allocate
+  // for null or for hints (MigrationPlan::hints), which a departure puts in the plan's place.
   void Set(std::shared_ptr<const policy::MigrationPlan> plan);
-  // Whether a plan is in force that the job follows: not with hints.
+  // Whether a plan is in force that the job follows. False with hints.
   bool active() const override { return throttle_.active(); }
-  // What launching threads have to know of the plan in force.
+  // The part of the plan in force that launching threads need.
   const PlanThrottle& throttle() const { return throttle_; }
 
   // ---- Device's thread.
 
-  // Starts the ops that may start now. True when one was started. `launch_waits`: a launch waits for chunks,
-  // so nothing is fetched ahead.
+  // Starts the ops that may start now. Returns true when one was started. `launch_waits` tells that a launch
+  // waits for chunks, so nothing is fetched ahead.
   bool Poll(bool launch_waits);
   // Chunks that the next fetch lacks; 0 when it lacks none. Cached blocks are decommitted for it, live blocks
   // never.
   uint64_t chunks_wanted() const override { return cursor_.bytes_wanted() / core_->chunk_bytes; }
-  // The place from which the next use of a block is counted: the host's, or the plan's start.
+  // The place in the plan from which the next use of a block is counted: the host's, or the plan's start.
   policy::LaunchIndex Now() const override { return cursor_.Now(); }
-  // The launch, `now` or later, that next uses the block by the plan; kNever without a use, without a plan, and
-  // with hints: blocks leave by recency then.
+  // The launch, `now` or later, that next uses the block by the plan. kNever without a use, without a plan,
+  // and with hints, since blocks leave by recency then.
   policy::LaunchIndex NextUse(const Block& block, policy::LaunchIndex now) const override {
     return hints_ ? policy::kNever : cursor_.NextUse(block.id.raw(), now);
   }
-  // Changes with the plan that NextUse is of.
+  // Changes with the plan to which NextUse refers.
   uint64_t plan_number() const override { return plan_number_; }
   // Notes that a block leaves outside the plan.
   void NoteUnplannedLocked(const TableLock& lock, const Block& block) override;
@@ -82,7 +82,7 @@ class PlanRunner final : public PlannedUses, private policy::PlanMover {
 
   // ---- Device's thread.
   uint64_t plan_number_ = 0;
-  bool hints_ = false;  // what the cursor has are hints
+  bool hints_ = false;  // the cursor has hints
   policy::PlanCursor cursor_;
   policy::LaunchIndex gpu_ = 0;  // all launches before it have completed
 };

@@ -5,7 +5,7 @@
 namespace spillway::allocator {
 namespace {
 
-// Events are at most so far apart, so that the host sees soon that it may go on.
+// Longest time between events, so that the host soon sees that it may go on.
 constexpr policy::Nanos kNanosBetweenEvents = 500'000;
 
 }  // namespace
@@ -31,7 +31,7 @@ std::unique_ptr<const PlanThrottle::Table> PlanThrottle::MakeTable(const policy:
     if (op.kind != policy::PlanOpKind::kFetch && op.launch < plan.iteration_launches)
       table->event[op.launch] = 1;
   }
-  // Where nothing is to be moved, the host may be as far ahead as it likes.
+  // The host may be as far ahead as it likes when nothing is to be moved.
   if (plan.ops.empty() || plan.durations.size() != plan.iteration_launches) return table;
   policy::Nanos since_event = 0;
   for (uint32_t position = 0; position < plan.iteration_launches; ++position) {

@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint8_t Bit(BlockState state) { return static_cast<uint8_t>(1u << static_cast<int>(state)); }
 
-// Row: from; bits: the states that it may go to.
+// One row per state to move from; its bits are the states that the block may move to.
 constexpr uint8_t kLegal[kBlockStates] = {
     /* kFree */ Bit(BlockState::kEmpty),
     /* kEmpty */ Bit(BlockState::kResident) | Bit(BlockState::kFree),
@@ -95,6 +95,7 @@ Gate BlockTable::GateOf(const Block& block) {
     case BlockState::kResident:
       if (!block.memory.reached.empty()) return Gate::kClosed;
       return block.paused() && !SPILLWAY_MUTANT(kPausedGateOpen) ? Gate::kClosed : Gate::kOpen;
+    // A freed block is still mapped, so a launch with a stale pointer to it may pass.
     case BlockState::kCached: return Gate::kOpen;
     case BlockState::kFree: return Gate::kIgnored;
     default: return Gate::kClosed;
@@ -184,7 +185,7 @@ void BlockTable::AddPinLocked(const TableLock& lock, Block* block, PinReason rea
     LeaveVictims(block);
   }
   block->pin_reasons |= 1u << static_cast<int>(reason);
-  // An unused block is decommitted without a copy. A block with a pin may be written without a launch: it
+  // An unused block is decommitted without a copy. A block with a pin may be written without a launch, so it
   // counts as used.
   block->gate.used.store(true, std::memory_order_relaxed);
   uint64_t seen = block->gate.last_use.load(std::memory_order_relaxed);
@@ -238,7 +239,7 @@ void BlockTable::PauseLocked(const TableLock& lock, Block* block, PausedBy by) {
 
 void BlockTable::ResumeLocked(const TableLock& lock, Block* block, PausedBy by) {
   ChangePause(block, block->pause.by & ~static_cast<unsigned>(by));
-  // A decommit under way keeps the gate closed, and opens it where it is taken back.
+  // A decommit under way keeps the gate closed. The gate is opened when the decommit is taken back.
   const bool decommit = block->eviction.job != nullptr && !block->eviction.job->cancelled;
   if (!decommit || SPILLWAY_MUTANT(kResumeOpensGate)) RestoreGateLocked(lock, block);
 }

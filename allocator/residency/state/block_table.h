@@ -1,6 +1,7 @@
-// BlockTable: all blocks of one device, their states, and the lock that guards them. Every part of the residency
-// uses it. Launching threads read a block's gate without the lock; all else happens under it. Every change of state goes through MoveLocked,
-// which aborts on an illegal one. Nothing here returns an error.
+// BlockTable: all blocks of one device, their states, and the lock that guards them. Every component of the
+// residency uses it. Launching threads read a block's gate without the lock; everything else happens under
+// the lock. Every change of state goes through MoveLocked, which aborts on an illegal one. Nothing here
+// returns an error.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_BLOCK_TABLE_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_BLOCK_TABLE_H_
@@ -29,51 +30,54 @@ class BlockTable {
 
   // Guards states, transfers, claims and chunks of this device. Taken by TableLock.
   mutable os::Mutex mu{os::LockRank::kResidency};
-  // Signalled when a state, the chunks or the queue of claims has changed.
+  // Signaled when a state, the chunks or the queue of claims has changed.
   os::CondVar changed;
 
-  // The block with that id, which must be of this device. Any thread, no lock: records are never deleted. A
-  // record may serve another address once its own has been given up (docs/threading.md, Records of blocks).
+  // The block with that id, which must be of this device. Any thread, without the lock: records are never
+  // deleted. A record may serve another address after its own has been given up (docs/threading.md, Records
+  // of blocks).
   Block& at(BlockId id) const {
     return pages_[id.index() / kPageBlocks].load(std::memory_order_acquire)[id.index() % kPageBlocks];
   }
 
-  // A new block at that address, kFree, entered into the address map.
+  // Creates a block at that address, in state kFree, and enters it into the address map.
   Block* CreateLocked(const TableLock& lock, uint64_t address, uint32_t chunks)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // Takes a kFree block without chunks out of the address map; its id may be given to another.
+  // Takes a kFree block without chunks out of the address map. Its id may then be given to another block.
   void DestroyLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
-  // The block that covers the address; null when none does. Only while the lock is kept does the record
-  // belong to that address.
+  // The block that covers the address; null when none does. The record belongs to that address only while the
+  // lock is kept.
   Block* FindLocked(const TableLock& lock, uint64_t address) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
-  // Adds or ends one long-term pin. The block counts as used from the first pin on: what asked for the pin
-  // may write it without a launch.
+  // Adds or ends one long-term pin. The block counts as used from the first pin on, because whatever asked
+  // for the pin may write the block without a launch.
   void AddPinLocked(const TableLock& lock, Block* block, PinReason reason, uint64_t launches)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void EndPinLocked(const TableLock& lock, Block* block, PinReason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // The block has become live. The block has been freed, and its long-term pins were forgotten before.
+  // Called when the block has become live, and when it has been freed. ForgetPinsLocked must have been called
+  // before a free.
   void NoteHandedOutLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void NoteFreedLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // The block is being freed: none of its long-term pins counts any more.
+  // Called at the start of a free: none of the block's long-term pins counts any more.
   void ForgetPinsLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
-  // Pauses the live block, or takes that pause off. The gate of a paused block is closed in every state; it
+  // Pauses the live block, or ends that pause. The gate of a paused block is closed in every state; the block
   // may still leave the GPU.
   void PauseLocked(const TableLock& lock, Block* block, PausedBy by) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void ResumeLocked(const TableLock& lock, Block* block, PausedBy by) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // From now on blocks that become live are paused from outside, or no longer. They need no place elsewhere.
+  // Sets whether blocks that become live are paused from outside. Such blocks need no place elsewhere.
   void PauseNewLocked(const TableLock& lock, bool on) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { pause_new_ = on; }
   // Chunks of paused live blocks that may leave and whose bytes are kept.
   uint64_t PausedChunksLocked(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     return paused_chunks_;
   }
 
-  // Changes the state; aborts with both states and the block on an illegal move. Opens or closes the gate.
+  // Changes the state, and opens or closes the gate. Aborts with both states and the block on an illegal
+  // move.
   void MoveLocked(const TableLock& lock, Block* block, BlockState to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // Takes an eviction or decommit back, before its commit point. True when the block is usable again, or
-  // nothing was under way.
+  // Takes an eviction or decommit back before its commit point. Returns true when the block is usable again,
+  // or when nothing was under way.
   bool CancelEvictionLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Closes the gate of a block that stays in its state, for a decommit, and opens it again.
   void CloseGateLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
@@ -83,8 +87,8 @@ class BlockTable {
     block->gate.state.store(GateOf(*block));
   }
 
-  // Blocks of that state, the one that has been in it longest first. `visit` may change the state of its
-  // block alone.
+  // Visits the blocks of that state, starting with the one that has been in it longest. `visit` may change
+  // the state of its own block only.
   template <typename Visitor>
   void ForEachLocked(const TableLock& lock, BlockState state, Visitor visit)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
@@ -94,7 +98,7 @@ class BlockTable {
       block = next;
     }
   }
-  // Live blocks, by state. As above.
+  // Visits live blocks, by state, under the same rule.
   template <typename Visitor>
   void ForEachLiveLocked(const TableLock& lock, Visitor visit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     for (const BlockState state : {BlockState::kEmpty, BlockState::kResident, BlockState::kEvicting,
@@ -104,7 +108,8 @@ class BlockTable {
       });
     }
   }
-  // All blocks that exist. Grows with the history of the job: for tests and checks.
+  // Visits all blocks that exist. The time grows with the history of the job, so this is for tests and
+  // checks.
   template <typename Visitor>
   void ForEachLocked(const TableLock& lock, Visitor visit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     for (int state = 0; state < kBlockStates; ++state)
@@ -124,7 +129,7 @@ class BlockTable {
   uint64_t PinnedChunksLocked(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     return pinned_chunks_;
   }
-  // Chunks of the largest live block without one.
+  // Chunks of the largest live block without a long-term pin.
   uint32_t LargestUnpinnedLocked(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     return unpinned_sizes_.Largest();
   }
@@ -142,13 +147,13 @@ class BlockTable {
   static policy::VictimIndex::Key KeyOf(const Block& block) { return block.id.index(); }
   Block* BlockOf(policy::VictimIndex::Key key) const { return &at(BlockId(device_, key)); }
 
-  // The sets of blocks that launches name together. Their largest needs no lock.
+  // The sets of blocks that launches name together. Reading the largest takes no lock.
   LaunchSets& LaunchSetsLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     return launch_sets_;
   }
   uint64_t LargestLaunchBytes() const { return launch_sets_.largest_bytes(); }
 
-  // How often each legal move was made, for tests.
+  // Number of times that each legal move was made, for tests.
   uint64_t MovesLocked(const TableLock& lock, BlockState from, BlockState to) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     return moves_[static_cast<int>(from)][static_cast<int>(to)];
@@ -174,7 +179,7 @@ class BlockTable {
   void EnterVictim(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void LeaveVictims(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void NoteUnpinned(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // What paused_chunks_ has of the block.
+  // The block's part of paused_chunks_.
   static uint64_t PausedChunksOf(const Block& block) {
     const bool kept = KeepsBytes(block.pause.region, block.pause.by) && !block.pause.no_bytes;
     return block.paused() && kept && block.pin_reasons == 0 ? block.chunks : 0;
@@ -192,13 +197,13 @@ class BlockTable {
   uint64_t paused_chunks_ ABSL_GUARDED_BY(mu) = 0;
   bool pause_new_ ABSL_GUARDED_BY(mu) = false;
   SizeCounts unpinned_sizes_ ABSL_GUARDED_BY(mu);
-  LaunchSets launch_sets_;  // guarded by mu, but for its largest
+  LaunchSets launch_sets_;  // guarded by mu, except its largest
   uint64_t moves_[kBlockStates][kBlockStates] ABSL_GUARDED_BY(mu) = {};
 };
 
-// Holds the lock of a device's table. A function that needs the lock takes a TableLock by reference, so that
-// it cannot be called without. A function that takes a pointer releases the lock for a time: its caller must
-// look again at all that it saw under the lock.
+// Keeps the lock of a device's table for a scope. A function that needs the lock takes a TableLock by
+// reference, so it cannot be called without the lock. A function that takes a pointer releases the lock for a
+// time; its caller must then check again all that it saw under the lock.
 class ABSL_SCOPED_LOCKABLE TableLock {
  public:
   explicit TableLock(const BlockTable& table) ABSL_EXCLUSIVE_LOCK_FUNCTION(table.mu) : mu_(&table.mu) {
@@ -210,8 +215,8 @@ class ABSL_SCOPED_LOCKABLE TableLock {
   TableLock(const TableLock&) = delete;
   TableLock& operator=(const TableLock&) = delete;
 
-  // Tells the compiler that the lock is that table's, where it cannot see so. Checked in builds with
-  // SPILLWAY_LOCK_CHECKS, free otherwise.
+  // Tells the compiler that this is that table's lock, where it cannot see so. The claim is checked in builds
+  // with SPILLWAY_LOCK_CHECKS, and costs nothing otherwise.
   void Covers(const BlockTable& table) const ABSL_ASSERT_EXCLUSIVE_LOCK(table.mu) {
 #ifdef SPILLWAY_LOCK_CHECKS
     table.mu.AssertLocked();
@@ -219,7 +224,7 @@ class ABSL_SCOPED_LOCKABLE TableLock {
   }
 
 #ifdef SPILLWAY_TEST_HOOKS
-  // For callbacks that run inside the mutex's own checks: the lock is taken already, and stays so.
+  // For callbacks that run inside the mutex's own checks: the lock is already taken and stays so.
   struct AlreadyLocked {};
   explicit TableLock(AlreadyLocked) : mu_(nullptr) {}
 #endif

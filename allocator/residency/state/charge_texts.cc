@@ -1,4 +1,4 @@
-// What Charges says of a block that it refuses: which term is short, by how much, and what would help.
+// The message with which Charges refuses a block: the term that is short, by how much, and what would help.
 
 #include <algorithm>
 #include <string>
@@ -8,7 +8,7 @@
 namespace spillway::allocator {
 namespace {
 
-// Never rounded, so that the sums in a text add up as they are written.
+// The exact number, so that the sums in a text add up as they are written.
 std::string Exactly(uint64_t bytes) {
   const bool whole = bytes % (1 << 20) == 0;
   return std::to_string(bytes >> (whole ? 20 : 10)) + (whole ? " MiB" : " KiB");
@@ -38,12 +38,13 @@ std::string Charges::OnGpuText(const Charge& charge) const {
 }
 
 absl::Status Charges::RefusalOf(Charge charge, uint64_t promised_elsewhere) const {
-  // What could be lent counts as there.
+  // Memory that could be lent counts as present.
   const auto whole = [this](uint64_t bytes) { return bytes / chunk_bytes_ * chunk_bytes_; };
   charge.chunk_target += whole(budget_.MostTarget()) - whole(budget_.ChunkTarget());
   const std::string on_gpu = OnGpuText(charge);
   std::string raise = " too little. To do: ";
-  // A budget with a reserve is all that the GPU had, and a shared GPU's is what it has for all jobs.
+  // A budget with a reserve is all that the GPU had, and the budget of a shared GPU is what the GPU has for
+  // all jobs: raising either would not help.
   if (Capped() || (budget_.reserve == 0 && share_ == nullptr))
     raise += std::string("raise ") +
              (Capped() ? "the job's limit (set_per_process_memory_fraction, set_gpu_memory)"
@@ -80,7 +81,7 @@ std::string Charges::CapacityText(const Charge& charge, uint64_t promised_elsewh
   if (promised_elsewhere > 0) text += ", " + Exactly(promised_elsewhere) + " are for blocks of other GPUs";
   text += "; that is " + Exactly(needed) + ", and there are " + OnGpuText(charge) + ", " + Exactly(host) +
           " of host memory and " + Exactly(disk) + " on disk, " + Exactly(there) + " in all";
-  // What came free since the charge was refused.
+  // Capacity has come free since the charge was refused.
   if (needed <= there) return text + ". To do: try again";
   text += ": " + Exactly(needed - there) + " too little. To do: ";
   if (!capacity_->has_disk()) return text + "a SPILLWAY_HOST_MEMORY that gives this process that much more";

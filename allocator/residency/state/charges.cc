@@ -14,7 +14,7 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr uint64_t kLinesPerBudget = 16;  // of a budget that falls, at most
+constexpr uint64_t kLinesPerBudget = 16;  // upper limit of lines about a falling budget
 
 }  // namespace
 
@@ -51,7 +51,7 @@ bool Charges::LowerTarget(const TableLock& lock) {
   lock.Covers(*table_);
   chunks_.LowerTarget();
   lowered_at_ = os::Clock::System()->NowNanos();
-  // Where the driver has little, each try for more ends here, one a second.
+  // While the driver has little memory, each attempt to get more ends here, about once a second.
   const uint64_t bytes = chunks_.target() * chunk_bytes_;
   const uint64_t part = budget_.Budget() / kLinesPerBudget;
   if (least_reported_bytes_ < part || bytes > least_reported_bytes_ - part) return false;
@@ -81,12 +81,12 @@ void Charges::GrowForLimit(TableLock* lock, uint64_t GpuBudget::*limit, uint64_t
   const uint64_t more = evict_->load() ? MoreToGrow(below) : 0;
   if (more == 0) return;
   table_->mu.Unlock();
-  capacity_->Grow(more).IgnoreError();  // then the limit is higher
+  capacity_->Grow(more).IgnoreError();  // a failure makes the limit higher
   table_->mu.Lock();
 }
 
-// What has no place elsewhere stays: blocks that leave must find their way back. Another device may take the
-// capacity that was seen; each turn then leaves more here.
+// Blocks without a place elsewhere stay, because blocks that leave must be able to come back. Another device
+// may take the capacity that was seen; each turn of the loop then leaves more on this one.
 void Charges::SetLimit(const TableLock& lock, uint64_t GpuBudget::*limit, uint64_t bytes) {
   budget_.*limit = bytes;
   budget_.lent = std::min(budget_.lent, budget_.Lendable());
@@ -137,9 +137,9 @@ uint64_t Charges::ShareThatFits(const TableLock& lock, uint64_t bytes) const {
   lock.Covers(*table_);
   const uint64_t most = std::min(budget_.budget, budget_.cap);
   uint64_t needed = budget_.LeastShareFor(bytes);
-  // More than any share: all that there may be, before a part is reached.
+  // A launch that needs more than any share waits for the largest one before a part of it is reached.
   if (needed > most && needed <= most + reachable_bytes(lock)) needed = most;
-  // Who may not leave waits for nobody: two such jobs would wait for each other.
+  // A job whose blocks may not leave waits for nobody: two such jobs would wait for each other.
   const bool helps = evict_->load() && needed > budget_.share && needed <= most;
   return helps ? needed : 0;
 }
@@ -166,7 +166,7 @@ uint64_t Charges::PromisePause(const TableLock& lock, uint64_t bytes) {
 bool Charges::Lend(const TableLock& lock, uint64_t chunks) {
   lock.Covers(*table_);
   const uint64_t lent = budget_.LentFor(chunks * chunk_bytes_);
-  // What is lent already was not enough: the device has less.
+  // The present loan was not enough: the device has less.
   if (lent > budget_.Lendable() || lent <= budget_.lent) return false;
   budget_.lent = lent;
   peak_lent_reserve_ = std::max(peak_lent_reserve_, budget_.LentReserve());
@@ -187,7 +187,7 @@ void Charges::ReturnLent(const TableLock& lock) {
     budget_.lent = before;
     return;
   }
-  // A target that is lower for the driver stays so.
+  // A target that was lowered for the driver stays lower.
   chunks_.set_target(std::min(chunks_.target(), target));
   table_->changed.NotifyAll();
 }
@@ -221,7 +221,8 @@ uint64_t Charges::BackedChunks(const TableLock& lock) const {
   uint64_t backed = 0;
   for (const BlockState state : {BlockState::kResident, BlockState::kEvicting, BlockState::kFaulting})
     backed += table_->ChunksLocked(lock, state);
-  return backed - std::min(backed, table_->reached_extents);  // not in these lists while it is being mapped
+  // Extents that are just being mapped are in none of these lists.
+  return backed - std::min(backed, table_->reached_extents);
 }
 
 void Charges::AddExternal(const TableLock& lock, int64_t delta) {
@@ -242,11 +243,11 @@ void Charges::BeginExternal(const TableLock& lock, uint64_t bytes) {
 void Charges::EndExternal(const TableLock& lock, uint64_t bytes, bool failed) {
   lock.Covers(*table_);
   budget_.SetExternal(budget_.external, budget_.external_coming - std::min(budget_.external_coming, bytes));
-  // After a success the target stays until AddExternal has counted the bytes.
+  // After a success the target stays as it is until AddExternal has counted the bytes.
   if (failed) RestoreTarget(lock);
 }
 
-// ---- Charging: only what GPU, host and disk together could hold is handed out.
+// ---- Charging: a block is handed out only if GPU, host and disk together could hold it.
 
 void Charges::Cancel(const TableLock& lock, uint64_t chunks) {
   lock.Covers(*table_);
@@ -289,7 +290,7 @@ absl::Status Charges::Promise(const TableLock& lock, uint64_t chunks, bool tiers
   *lacking_bytes = 0;
   if (FitsGpuWith(chunks)) return absl::OkStatus();
   Charge charge = ChargeOf(lock, chunks);
-  if (lowered_for_driver_ && !charge.LaunchFits()) {  // what was given up is needed here
+  if (lowered_for_driver_ && !charge.LaunchFits()) {  // the memory given up for the driver is needed here
     RestoreTarget(lock);
     charge = ChargeOf(lock, chunks);
   }
@@ -314,7 +315,7 @@ absl::Status Charges::Promise(const TableLock& lock, uint64_t chunks, bool tiers
 
 absl::Status Charges::PromiseAndGrow(TableLock* lock, uint64_t chunks,
                                      absl::FunctionRef<absl::Status()> serving) {
-  // Another device may take what has grown for this one; not for ever.
+  // Another device may take the capacity that grew for this one, so it grows again, within a bound.
   constexpr int kMostGrowths = 100;
   uint64_t lacking = 0;
   for (int growths = 0;; ++growths) {
@@ -323,8 +324,7 @@ absl::Status Charges::PromiseAndGrow(TableLock* lock, uint64_t chunks,
     if (status.ok() || lacking == 0 || growths == kMostGrowths) return status;
     // The tiers may have become as large as they can since the promise failed.
     if (!capacity_->CanGrow()) return Promise(*lock, chunks, /*tiers_grow=*/false, &lacking);
-    // The tiers may grow. The file system and the driver take their time for that, so it is done without the
-    // lock.
+    // The file system and the driver take their time to grow the tiers, so the lock is released meanwhile.
     table_->mu.Unlock();
     const absl::Status grown = capacity_->Grow(lacking);
     table_->mu.Lock();

@@ -1,7 +1,7 @@
-// CleanCopies: copies off the GPU of blocks that are on it, each with the hash of its bytes. An eviction of a
-// block that has not changed since drops it without a transfer. Copies use capacity that nothing else needs
-// now; they are given up first when a tier runs short. Evictor, CopyOut, Faulter and Allocations call it, on
-// any thread. Nothing here fails.
+// CleanCopies: copies off the GPU of blocks that are on it, each with the hash of its bytes. An eviction
+// drops a block that has not changed since its copy without a transfer. Copies use capacity that nothing else
+// needs now; they are given up first when a tier runs short. Evictor, CopyOut, Faulter and Allocations call
+// it, on any thread. Nothing here fails.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_CLEAN_COPIES_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_CLEAN_COPIES_H_
@@ -16,8 +16,7 @@
 
 namespace spillway::allocator {
 
-// All methods run under the lock of the table whose blocks these are, and give host buffers and slots back
-// under it.
+// All methods run under the lock of the blocks' table, and give host buffers and slots back under it.
 class CleanCopies {
  public:
   // `host` or `disk` may be null.
@@ -26,16 +25,16 @@ class CleanCopies {
 
   // Keeps `homes` as the copy of a block that has none; `hash` is that of the bytes there.
   void Keep(const TableLock& lock, Block* block, std::vector<ExtentHome> homes, const ContentHash& hash);
-  // Takes the block's copy out; false when it has none.
+  // Takes the block's copy out; returns false when it has none.
   bool Take(const TableLock& lock, Block* block, std::vector<ExtentHome>* homes, ContentHash* hash);
-  // Gives the block's copy up, if it has one. The block is being freed.
+  // Gives the block's copy up, if it has one, because the block is being freed.
   void Drop(const TableLock& lock, Block* block);
-  // Gives copies up until this many host buffers, or slots, have come free, or none is left: copies that were
-  // of no use so far first, then the oldest.
+  // Give copies up until this many host buffers, or slots, have come free, or none is left: first the copies
+  // that were of no use so far, then the oldest.
   void ReclaimHost(const TableLock& lock, uint64_t buffers) { Reclaim(lock, buffers, 0); }
   void ReclaimDisk(const TableLock& lock, uint64_t slots) { Reclaim(lock, 0, slots); }
   void ReclaimAll(const TableLock& lock) { Reclaim(lock, UINT64_MAX, UINT64_MAX); }
-  // Gives buffers and slots back.
+  // Gives the buffers and slots of `homes` back.
   void Release(const TableLock& lock, std::vector<ExtentHome>* homes);
 
   uint64_t host_buffers(const TableLock& lock) const {

@@ -1,5 +1,5 @@
-// CopyBackoff: what is known of an address's copies, which decides whether the next eviction hashes its
-// bytes: to keep the copy, or to find a write that nobody saw. Guarded by the lock of the table of blocks.
+// CopyBackoff: the history of an address's copies. It decides whether the next eviction hashes its bytes, in
+// order to keep the copy, or to find a write that nobody saw. The lock of the table of blocks guards it.
 // Nothing fails.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_COPY_BACKOFF_H_
@@ -9,31 +9,33 @@
 
 namespace spillway::allocator {
 
-// A block whose copy was of no use k times in a row is left alone for its next 2^k - 1 evictions, at most 63.
+// A block whose copy was of no use k times in a row is not hashed for its next 2^k - 1 evictions, at most 63.
+// A block that changes in each iteration thus costs next to nothing.
 class CopyBackoff {
  public:
-  // So many evictions of an address are verified, then those whose copy is kept.
+  // Number of an address's first evictions that are verified. Later ones are verified when their copy is
+  // kept.
   static constexpr int kFirstVerified = 8;
 
-  // At an eviction that writes: whether its bytes are to be hashed and the copy kept. Counts the eviction.
+  // Called at an eviction that writes, which it counts. Whether to hash the bytes and keep the copy.
   bool WantsHash() {
     if (skip_ == 0) return true;
     --skip_;
     return false;
   }
-  // At the same eviction: whether its bytes are to be hashed so that a write that nobody saw is found.
+  // At the same eviction: whether to hash the bytes in order to find a write that nobody saw.
   bool wants_verification() const { return first_left_ > 0; }
-  // An eviction was verified.
+  // Counts an eviction that was verified.
   void NoteVerified() { first_left_ -= first_left_ > 0; }
-  // The copy was the block's content still.
+  // Records that the copy still was the block's content.
   void NoteUnchanged() { misses_ = 0, skip_ = 0, proven_ = true; }
-  // The block had changed, or was freed with its copy unused.
+  // Records that the block had changed, or was freed with its copy unused.
   void NoteUseless() {
     if (misses_ < 6) ++misses_;
     skip_ = static_cast<uint8_t>((1u << misses_) - 1);
     proven_ = false;
   }
-  // The last copy was of use.
+  // Whether the last copy was of use.
   bool proven() const { return proven_; }
 
  private:

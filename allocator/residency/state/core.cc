@@ -8,7 +8,7 @@
 namespace spillway::allocator {
 namespace {
 
-// A waiting thread looks again after so long, in case that a wake-up was forgotten.
+// A waiting thread checks again after this time, in case a wake-up was forgotten.
 constexpr std::chrono::milliseconds kLookAgain{100};
 
 }  // namespace

@@ -1,7 +1,7 @@
-// Core: what all parts of one device's residency stand on: its driver and tiers, the table of blocks with the
-// lock, the clock of its streams, its first error, its switches, its counters and the meters of its transfers.
-// Charges, LaunchLog and FreeAddresses are separate objects, given only to the parts that use them. Who may do
-// what is in docs/threading.md.
+// Core: the common base of all components of one device's residency: its driver and tiers, the table of
+// blocks with the lock, the clock of its streams, its first error, its switches, its counters and the meters
+// of its transfers. Charges, LaunchLog and FreeAddresses are separate objects, given only to the components
+// that use them. docs/threading.md defines which thread may do what.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_CORE_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_CORE_H_
@@ -25,7 +25,7 @@
 
 namespace spillway::allocator {
 
-// Written by any thread, read by Stats: plain sums.
+// Plain sums, written by any thread and read by Stats.
 struct Counters {
   std::atomic<uint64_t> host_spilled_bytes{0}, disk_spilled_bytes{0};
   std::atomic<uint64_t> host_fetched_bytes{0}, disk_fetched_bytes{0};
@@ -44,7 +44,7 @@ struct Counters {
   std::atomic<uint64_t> soft_evictions{0}, soft_writes{0};
 };
 
-// Fills in what Counters has.
+// Fills in the values that Counters has.
 void AddCounters(const Counters& counters, ResidencyStats* stats);
 
 struct Core {
@@ -56,58 +56,59 @@ struct Core {
   const ResidencyParts parts;
   const uint64_t chunk_bytes;
 
-  // ---- Internally synchronised.
+  // ---- Internally synchronized.
 
   BlockTable table;
-  os::WaitList own_waits;     // of a device outside a process that reports waits
-  os::WaitList* const waits;  // every wait of this device is entered here
-  DeviceError error;          // the first after which nothing moves any more
+  os::WaitList own_waits;     // for a device outside a process that reports waits
+  os::WaitList* const waits;  // has an entry for every wait of this device
+  DeviceError error;          // the first error, after which nothing moves any more
   StreamClock clock;
   ReadSections read_sections;
   Counters counters;
   std::array<CopyQueueMeter, static_cast<int>(CopyQueue::kCount)> copy_queues;
   LinkMeter link;
-  // Set once something has been evicted: launching threads then record events and respect the run-ahead
+  // Set when something has been evicted. Launching threads then record events and respect the run-ahead
   // bound.
   os::Atomic<bool> pressure{false};
   os::Atomic<bool> evict;  // false: nothing leaves the GPU any more
-  // Of the options, less under a limit of the application's own.
+  // The values of the options, less under a limit of the application's own.
   os::Atomic<uint64_t> free_reserve_bytes, run_ahead_bytes;
   os::Atomic<bool> map_at_once;    // blocks have memory from their allocation on
   os::Atomic<bool> closed{false};  // after Shutdown or in a forked child: everything passes through
-  // Closed, or the device has an error: nothing moves any more, no wait goes on, launches go to the driver.
+  // Closed, or the device has an error: nothing moves any more, every wait ends, and launches go to the
+  // driver.
   os::Atomic<bool> stopped{false};
   Standstill standstill;
 
-  // Makes free_reserve_bytes and run_ahead_bytes the same parts of what that limit leaves of the budget. Any
+  // Scales free_reserve_bytes and run_ahead_bytes by the part of the budget that such a limit leaves. Any
   // thread.
   void ScaleToCap(uint64_t cap_bytes);
-  // Ends every wait. Any thread, whatever locks it holds. A thread that begins to wait just now is woken by
-  // the device's thread.
+  // Ends every wait. Any thread, whatever locks it has. The device's thread wakes a thread that begins to
+  // wait just now.
   void Stop();
-  // Why it has stopped.
+  // The reason why nothing moves any more.
   absl::Status StopStatus() const;
-  // Whether the device serves allocations: else why not.
+  // OK while the device serves allocations, else the reason why it does not.
   absl::Status Serving() const {
     if (!closed.load() && !error.any()) return absl::OkStatus();
     return NotServingStatus();
   }
   absl::Status NotServingStatus() const;
-  // Waits once for a change of what the table's lock guards, for 100 ms at most. OK: the caller is to look
-  // again. An error: why the wait is to end. Releases the lock meanwhile.
+  // Waits once, for at most 100 ms, for a change of what the table's lock guards; releases the lock
+  // meanwhile. After OK the caller checks its condition again. An error is the reason to end the wait.
   absl::Status AwaitChangeLocked(TableLock* lock, const os::Wait& wait)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu);
 
-  // For reports. Any thread, whatever locks it holds up to those of the tiers.
+  // For reports. Any thread, whatever locks it has up to those of the tiers.
   void ReportMove(const EndedMove& move) const {
     if (parts.motion != nullptr && move.bytes > 0) parts.motion->OnMove(move);
   }
   void ReportStall(const Stall& stall) const {
     if (parts.motion != nullptr) parts.motion->OnStall(stall);
   }
-  // Counts a wait of a launching thread that began at `since` and ends now, and reports it: one for the bound
-  // on launches under way only where it cost time, since behind a GPU that has work it comes with almost each
-  // launch. Any thread, as above.
+  // Counts a wait of a launching thread that began at `since` and ends now, and reports it. A wait for the
+  // bound on launches under way is reported only if it cost time, because almost each launch has such a wait
+  // behind a GPU that has work. Any thread, with the same locks.
   void CountStall(StallCause cause, BlockId lacking, uint64_t tag, int64_t since);
 
   CopyQueueMeter& copy_queue(CopyQueue which) { return copy_queues[static_cast<int>(which)]; }
@@ -115,11 +116,11 @@ struct Core {
   bool MayLeave(const Block& block) const {
     return parts.permission == nullptr || parts.permission->MayLeave(block.id);
   }
-  // Bytes of extent `index` of a block that carry something: a whole chunk of them but for the tail.
+  // Bytes of extent `index` of a block that carry data: a whole chunk, except in the tail.
   uint32_t BytesOfExtent(const Block& block, size_t index) const {
     return static_cast<uint32_t>(std::min(chunk_bytes, BytesOfCopy(block) - index * chunk_bytes));
   }
-  // The same of `count` extents together, less than 4 GiB.
+  // The same of `count` extents together, which must be less than 4 GiB.
   uint32_t BytesOfExtents(const Block& block, size_t first, size_t count) const {
     return static_cast<uint32_t>(std::min(count * chunk_bytes, BytesOfCopy(block) - first * chunk_bytes));
   }

@@ -14,7 +14,7 @@ FreeAddresses::FreeAddresses(const ResidencyOptions& options, const ResidencyPar
       most_kept_(options.kept_addresses),
       space_(parts.addresses->device_base(options.device), parts.addresses->bytes_per_device(),
              parts.addresses->chunk_bytes()) {
-  // A free keeps its own block: its caller goes on with the record.
+  // At least one address is kept, so that a free keeps its own block: its caller goes on with the record.
   SPILLWAY_CHECK(most_kept_ >= 1);
 }
 
@@ -33,7 +33,7 @@ absl::StatusOr<Block*> FreeAddresses::Create(const TableLock& lock, uint32_t chu
   lock.Covers(*table_);
   absl::StatusOr<uint64_t> address = space_.Allocate(chunks);
   if (!address.ok()) {
-    // Kept addresses are a convenience: give those without chunks back, and try again.
+    // Kept addresses are a convenience, so those without chunks are given back before an allocation fails.
     table_->ForEachLocked(lock, BlockState::kFree, [&](Block* kept) {
       lock.Covers(*table_);
       GiveUp(lock, kept);
@@ -100,6 +100,8 @@ bool FreeAddresses::FinishRecorded(const TableLock& lock,
 void FreeAddresses::GiveUpOld(const TableLock& lock) {
   const size_t kept = table_->CountLocked(lock, BlockState::kFree);
   if (kept <= most_kept_) return;
+  // Each free adds one address at most. It gives up two at most, so its time is bounded and the number still
+  // falls.
   const size_t most = most_kept_ + 4 * handed_out_;
   for (size_t i = most; i < std::min(kept, most + 2); ++i) {
     if (!GiveUp(lock, table_->OldestLocked(lock, BlockState::kFree))) return;

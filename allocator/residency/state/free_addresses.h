@@ -1,8 +1,8 @@
 // FreeAddresses: the addresses of one device that may be handed out, and those of freed blocks that may not
-// yet. An address stays with its block, so that equal iterations get equal addresses. When it was not reused
-// for long, it becomes free space again, and the block's record serves another address. Allocations, Evictor
-// and Faulter call it, on any thread, under the table's lock. Only Create can fail: when the device's address
-// space is used up.
+// be handed out yet. An address stays with its block, so that equal iterations get equal addresses. An
+// address that was not reused for long becomes free space again, and the block's record serves another
+// address. Allocations, Evictor and Faulter call it, on any thread, under the table's lock. Only Create can
+// fail, when the device's address space is used up.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_FREE_ADDRESSES_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_FREE_ADDRESSES_H_
@@ -19,7 +19,7 @@
 
 namespace spillway::allocator {
 
-// How an allocation was served. Counted, for tests.
+// The way in which an allocation was served. Counted, for tests.
 enum class AllocationPath : int { kCachedSameStream, kKeptAddress, kNewAddress, kCount };
 
 class FreeAddresses {
@@ -28,18 +28,18 @@ class FreeAddresses {
 
   // ---- Handing out.
 
-  // The block of that size with the lowest address that this stream may reuse, out of the list; null: none.
-  // It may still be on its way out or in.
+  // Takes the block of that size with the lowest address that this stream may reuse out of the list; null for
+  // none. The block may still be on its way out or in.
   Block* Take(const TableLock& lock, uint32_t chunks, CUstream stream);
-  // A new block, kFree, owned by the stream. Gives kept addresses up when there are no others.
+  // Creates a block, in state kFree, owned by the stream. Gives up kept addresses when there are no others.
   absl::StatusOr<Block*> Create(const TableLock& lock, uint32_t chunks, CUstream stream);
-  // The block is about to become live.
+  // Called when a block is about to become live.
   void NoteHandedOut(const TableLock& lock, AllocationPath path) {
     lock.Covers(*table_);
     ++handed_out_;
     ++paths_[static_cast<int>(path)];
   }
-  // The block is about to be freed.
+  // Called when a block is about to be freed.
   void NoteTakenBack(const TableLock& lock, Block* block) {
     lock.Covers(*table_);
     --handed_out_;
@@ -50,16 +50,17 @@ class FreeAddresses {
 
   // Enters the block into the list of reusable addresses.
   void List(const TableLock& lock, Block* block);
-  // Begins a free that must wait for a transfer. The address may be promised to an allocation already, so
-  // that equal iterations get equal addresses, which prediction needs. A block with recorded streams is not
-  // promised: an allocation should not wait for another stream's work.
+  // Begins a free that must wait for a transfer. The address may already be promised to an allocation, so
+  // that equal iterations get equal addresses, which prediction needs. The address of a block with recorded
+  // streams is not promised, because an allocation should not wait for another stream's work.
   void BeginFree(const TableLock& lock, Block* block);
-  // The transfer has ended, and the block is kCached or kFree.
+  // Called when the transfer has ended, and the block is kCached or kFree.
   void FinishFree(const TableLock& lock, Block* block);
-  // A freed block, kCached or kFree, may be handed out again: at once, or when its recorded streams are done.
+  // Lets a freed block, kCached or kFree, be handed out again: at once, or when its recorded streams are
+  // done.
   void Offer(const TableLock& lock, Block* block);
   // Whether freed blocks wait for recorded streams. FinishRecorded offers the blocks for which `done` is true
-  // of every recorded use; it returns whether there was one.
+  // of every recorded use, and returns whether there was one.
   bool recorded_wait(const TableLock& lock) const {
     lock.Covers(*table_);
     return !waiting_.empty();
@@ -80,11 +81,11 @@ class FreeAddresses {
 
  private:
   void Enter(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
-  // Turns kept addresses that were not reused for long into free space: what is kept follows what is live,
-  // not what has ever been allocated.
+  // Turns kept addresses that were not reused for long into free space. The number of kept addresses thus
+  // follows the live blocks, not all that have ever been allocated.
   void GiveUpOld(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
-  // Gives a kFree block's address back to the address space and its record to the table. False while a
-  // transfer, a pin or an allocation still refers to the block.
+  // Gives a kFree block's address back to the address space and its record to the table. Returns false while
+  // a transfer, a pin or an allocation still refers to the block.
   bool GiveUp(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
 
   BlockTable* const table_;

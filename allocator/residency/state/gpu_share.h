@@ -1,6 +1,6 @@
-// GpuShare: the interface to who says how much of a device's memory the job may have where jobs share the device
-// (SPILLWAY_SHARE=gpu). A share covers chunks and external memory together. It only grows while the job launches;
-// who gives it sets it by Residency::SetShare, and lowers it while the job is paused.
+// GpuShare: the interface to the authority that shares a device's memory among jobs (SPILLWAY_SHARE=gpu). A
+// share covers chunks and external memory together. It only grows while the job launches; the authority sets
+// it by Residency::SetShare, and lowers it while the job is paused.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_GPU_SHARE_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_GPU_SHARE_H_
@@ -13,31 +13,31 @@
 
 namespace spillway::allocator {
 
-// What a device's blocks want of it, in bytes. A snapshot.
+// The needs of a device's blocks, in bytes. A snapshot.
 struct ShareNeed {
-  uint64_t least_bytes = 0;   // without which some launch does not fit
-  uint64_t most_bytes = 0;    // that the job may have at all: its budget, or a limit of its own
-  uint64_t wanted_bytes = 0;  // at most that, with which all live blocks that are not paused can be there
-  uint64_t away_bytes = 0;  // of live blocks that wait for an end of idleness: wanted besides, once it comes
-  uint64_t paused_bytes = 0;  // of live blocks that are paused, these included
+  uint64_t least_bytes = 0;   // less than that does not fit some launch
+  uint64_t most_bytes = 0;    // most that the job may have: its budget, or a limit of its own
+  uint64_t wanted_bytes = 0;  // enough for all live blocks that are not paused, at most most_bytes
+  uint64_t away_bytes = 0;    // of live blocks that come back when idleness ends: wanted besides then
+  uint64_t paused_bytes = 0;  // of live blocks that are paused, away_bytes included
   uint64_t taken_bytes = 0;   // chunks, and external memory
   uint64_t launches = 0;      // by now
   bool serving = true;        // false: the device has an error, or the process ends
 };
 
-// Any thread, without a lock of the residency's.
+// Any thread, without a lock of the residency.
 class GpuShare {
  public:
   virtual ~GpuShare() = default;
-  // Has the share be `bytes` as far as the others leave them now, and not less than it is.
+  // Raises the share to `bytes` as far as the other jobs leave them now; never lowers it.
   virtual void Grow(uint64_t bytes) = 0;
-  // What the job has paused is gone: has the share be what it still holds or wants.
+  // Lowers the share to what the job still has or wants, after its paused blocks have left.
   virtual void Shrink() = 0;
-  // Waits until the share is at least `bytes`, and enough for any launch; ends an idleness for which blocks are
-  // paused. OK also where the device does not serve any more. An error: why the caller is to be refused instead.
-  // `name`: what waits, for people.
+  // Waits until the share is at least `bytes`, and enough for any launch; ends an idleness for which blocks
+  // are paused. Returns OK also when the device no longer serves. An error is the reason to refuse the
+  // caller. `name` names the waiting call, for people.
   virtual absl::Status Await(uint64_t bytes, absl::FunctionRef<std::string()> name) = 0;
-  // By how much the share could grow, as far as known.
+  // Bytes by which the share could grow, as far as known.
   virtual uint64_t growable_bytes() const = 0;
 };
 

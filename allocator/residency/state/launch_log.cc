@@ -9,9 +9,9 @@ bool LaunchLog::Completed(policy::LaunchIndex index) const {
   if (index >= launched) return false;
   if (launched - index >= kRing) return true;
   const TimelineValue value = ValueOf(index);
-  if (value.stream == kNoStream) return false;  // being written
+  if (value.stream == kNoStream) return false;  // is being written
   if (clock_->Completed(value)) return true;
-  clock_->Cover(value).IgnoreError();  // asked again at the next poll
+  clock_->Cover(value).IgnoreError();  // tried again at the next poll
   return false;
 }
 
@@ -19,8 +19,8 @@ void RecordUse(const StreamClock& clock, Block* block, TimelineValue value) {
   RecordUse(clock, block, value, ReadSections::NumberOf(ReadSections::ForThisThread()));
 }
 
-// The thread has no entry of this stream: takes over one of its own whose use is completed, else one without
-// an owner.
+// The thread has no entry of this stream. It takes over an entry of its own whose use is completed, or else
+// one without an owner.
 void RecordUseAnew(const StreamClock& clock, Block* block, TimelineValue value, uint8_t thread) {
   for (size_t i = 0; thread != 0 && i < Block::GateSide::kUses; ++i) {
     uint8_t owner = block->gate.use_owners[i].load(std::memory_order_relaxed);
@@ -36,7 +36,8 @@ void RecordUseAnew(const StreamClock& clock, Block* block, TimelineValue value, 
 
 std::vector<TimelineValue> UncompletedUses(const StreamClock& clock, Block* block) {
   std::vector<TimelineValue> uses;
-  // Not cleared here: if this eviction is taken back, the next one must wait for the same streams.
+  // The flag is not cleared here: if this eviction is taken back, the next one must wait for the same
+  // streams.
   if (block->gate.many_streams.load()) uses = clock.CurrentOfAll();
   for (const os::Atomic<uint64_t>& entry : block->gate.uses) {
     const TimelineValue value = TimelineValue::Unpack(entry.load(std::memory_order_relaxed));

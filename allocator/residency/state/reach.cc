@@ -26,7 +26,7 @@ std::vector<Reach::Part> Reach::ChooseLocked(const TableLock&, std::vector<Block
     const bool empty = block.state == BlockState::kEmpty;
     if (passes == KernelPasses::kMany) return empty ? 0 : 1;
     if (passes == KernelPasses::kAtomic) return empty ? 1 : 0;
-    // No copy at all, none to bring in, a read from the disk.
+    // In this order: no copy at all, nothing to bring in, a read from the disk.
     if (empty) return 1;
     return std::ranges::all_of(block.copies.homes, &ExtentHome::in_host) ? 0 : 2;
   };

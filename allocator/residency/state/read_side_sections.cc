@@ -8,14 +8,14 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr int kLongWait = 10'000;  // pauses, some 100 ms: a launch takes microseconds
+constexpr int kLongWait = 10'000;  // spins, some 100 ms; a launch takes microseconds
 
-// Sections belong to threads, not to devices: one thread is inside one gate at a time, and waiting for a
-// thread that is inside another device's gate costs a microsecond.
+// Sections belong to threads, not to devices. A thread is inside one gate at a time, and waiting for a thread
+// inside another device's gate costs a microsecond.
 ReadSections::Section sections[ReadSections::kSections];
 
-// Without a destructor, so that it may be read after all others have run; SectionReturn gives the section
-// back.
+// This type has no destructor, so that it may be read after all destructors have run. SectionReturn gives the
+// section back.
 struct ThreadSection {
   ReadSections::Section* section = nullptr;
   bool ends = false;  // the thread
@@ -23,8 +23,8 @@ struct ThreadSection {
 
 struct SectionReturn {
   os::Atomic<bool>* taken = nullptr;
-  // Destructors of other thread-locals may launch after this one, then without a section: another thread may
-  // have it.
+  // Destructors of other thread-locals may launch after this one. They launch without a section, because
+  // another thread may have it by then.
   ~SectionReturn() {
     os::PerThread<ThreadSection>() = {nullptr, true};
     if (taken != nullptr) taken->store(false, std::memory_order_release);
@@ -40,7 +40,7 @@ ReadSections::Section* ReadSections::ForThisThread() {
   if (mine.section != nullptr) return mine.section;
   if (mine.ends) return nullptr;
   for (Section& section : sections) {
-    // Read first: an exchange would take the cache line away from the thread that is inside.
+    // A load comes first, because an exchange would take the cache line away from the thread that is inside.
     bool expected = section.taken_.load(std::memory_order_relaxed);
     if (!expected && section.taken_.compare_exchange_strong(expected, true, std::memory_order_acquire)) {
       section.number_ = static_cast<uint8_t>(&section - sections + 1);
@@ -59,7 +59,8 @@ void ReadSections::WaitForAll(os::WaitList* waits) const {
   } else if (fence_) {
     os::FullFence();
   } else {
-    // To go on without it would be to miss stores.
+    // The loads below could miss stores without the barrier, so it is tried until the kernel has memory for
+    // it.
     std::optional<os::Wait> wait;
     while (!os::HeavyBarrier()) {
       if (!wait) wait.emplace(waits, os::WaitKind::kReadSections, "memory of the kernel for a barrier");
@@ -67,6 +68,8 @@ void ReadSections::WaitForAll(os::WaitList* waits) const {
     }
   }
   for (const Section& section : sections) {
+    // An odd count is a thread inside. Any other count than this one shows that the thread has left that
+    // section; a section that it has entered since is not waited for.
     const uint64_t seen = section.count_.load(std::memory_order_acquire);
     if (seen % 2 == 0) continue;
     std::optional<os::Wait> wait;

@@ -9,7 +9,7 @@
 namespace spillway::allocator {
 namespace {
 
-// How long work is waited for that may wait for what a waiting thread does next.
+// Longest wait for work that may itself wait for something that a waiting thread does next.
 constexpr int64_t kPatienceNanos = 1'000'000'000;
 
 }  // namespace
@@ -32,7 +32,7 @@ void Standstill::LeaveSlow() {
 }
 
 void Standstill::EndWaits() {
-  os::MutexLock lock(&mu_);  // nobody is between a look and a wait
+  os::MutexLock lock(&mu_);  // no thread is between its check and its wait
   changed_.NotifyAll();
 }
 
@@ -51,6 +51,8 @@ bool Standstill::Join(bool* joined) {
   return drained_;
 }
 
+// The order matters. The streams' numbers are read only after no launch is being made, so they include every
+// launch that was let through before the standstill. New launches wait in EnterSlow.
 bool Standstill::Drained() {
   if (SPILLWAY_MUTANT(kStandstillUndrained)) return true;
   if (!alone_) {
@@ -63,7 +65,7 @@ bool Standstill::Drained() {
   }
   std::erase_if(queued_, [this](const TimelineValue& value) {
     if (clock_->Completed(value)) return true;
-    clock_->Cover(value).IgnoreError();  // a capture that is over by the next poll, or the device's error
+    clock_->Cover(value).IgnoreError();  // capturing until a later poll, or the device has an error
     return false;
   });
   return queued_.empty();

@@ -1,9 +1,11 @@
-// Standstill: a time in which no kernel runs, while the device's thread changes what is mapped at addresses that kernels
-// may use without naming them (SoftBlocks). Launches wait right before the call of the driver, whatever they name; who has
-// joined goes on once no launch is being made and the GPU has done all that it had been given.
+// Standstill: a time in which no kernel runs, while the device's thread changes the mapping at addresses that
+// kernels may use without naming them (SoftBlocks). Launches wait right before the call of the driver,
+// whatever blocks they name. A transfer that has joined goes on once no launch is being made and the GPU has
+// done all work that it had been given.
 //
-// Where soft evictions are off there is none, and a section costs a look at a constant. Work that never ends because it
-// waits for what a waiting thread does next is waited for one second: then the exchange goes on beside it.
+// There is never a standstill where soft evictions are off, and a section then costs one read of a constant.
+// Work on the GPU may never end because it waits for something that a waiting thread does next. It is
+// therefore waited for one second only; then the exchange goes on beside it.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_STANDSTILL_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_STANDSTILL_H_
@@ -20,20 +22,22 @@ namespace spillway::allocator {
 
 class Standstill {
  public:
-  // `stopped`: the device's, as Core has it. With `on` false there is never one.
+  // `stopped` is the device's, from Core. There is never a standstill when `on` is false.
   Standstill(bool on, StreamClock* clock, const os::Atomic<bool>* stopped, os::WaitList* waits);
 
   bool on() const { return on_; }
 
-  // A launch: from before the call of the driver until what it has queued is numbered. Waits for the end of a standstill,
-  // or until the device stops. Launching threads, without a lock or a read-side section.
+  // Encloses a launch, from before the call of the driver until its work is numbered. Waits for the end of a
+  // standstill, or until the device stops. Launching threads, without a lock and outside of read-side
+  // sections.
   class Section {
    public:
     explicit Section(Standstill* standstill) : standstill_(standstill) { Enter(); }
     ~Section() { Leave(); }
     Section(const Section&) = delete;
     Section& operator=(const Section&) = delete;
-    // A launch that is to be repeated leaves before it waits for memory, which may come free in a standstill alone.
+    // A launch that is to be repeated leaves before it waits for memory, because memory may come free only in
+    // a standstill.
     void Enter() {
       if (__builtin_expect(standstill_->on_ && !inside_, 0)) standstill_->EnterSlow();
       inside_ = true;
@@ -48,15 +52,15 @@ class Standstill {
     bool inside_ = false;
   };
 
-  // The device has stopped: who waits goes on. Any thread without a lock.
+  // Ends all waits when the device has stopped. Any thread without a lock.
   void EndWaits();
 
   // ---- Device's thread, at most with the residency's lock.
 
-  // Joins the standstill, which begins with the first, if `*joined` is not set, and sets it. True once no kernel runs any
-  // more; to be asked again at the next poll otherwise.
+  // Joins the standstill if `*joined` is not set, and sets it; the first to join begins the standstill.
+  // Returns true once no kernel runs any more. Otherwise the caller asks again at the next poll.
   bool Join(bool* joined);
-  // Leaves it, if `*joined` is set. With the last one it ends.
+  // Leaves the standstill if `*joined` is set. The last to leave ends it.
   void Leave(bool* joined);
 
  private:
@@ -72,13 +76,13 @@ class Standstill {
   os::Mutex mu_{os::LockRank::kStandstill};
   os::CondVar changed_;
   bool under_way_ ABSL_GUARDED_BY(mu_) = false;
-  int launches_ ABSL_GUARDED_BY(mu_) = 0;  // that are being made
+  int launches_ ABSL_GUARDED_BY(mu_) = 0;  // launches that are being made
 
   // Device's thread.
   int joined_ = 0;
   int64_t began_ = 0;     // in nanoseconds of the system's steady clock
   bool alone_ = false;    // no launch is being made
-  bool drained_ = false;  // and the GPU has done all that it had been given
+  bool drained_ = false;  // and the GPU has done all work that it had been given
   std::vector<TimelineValue> queued_;
 };
 

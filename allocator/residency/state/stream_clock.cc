@@ -9,8 +9,8 @@ namespace {
 
 constexpr uint64_t kEmptyKey = 0, kDeletedKey = 1;
 
-// Any address that is this thread's alone names its per-thread default stream; those of other devices'
-// contexts have an entry each.
+// A per-thread default stream is named by an address that belongs to this thread alone. Streams in other
+// devices' contexts have an entry each.
 constexpr size_t kOtherContexts = 16;
 struct ThreadIdentity {
   char own = 0;
@@ -37,7 +37,7 @@ StreamClock::StreamClock(const CudaDriver* driver, CUcontext context, DeviceErro
 StreamClock::~StreamClock() = default;  // events stay with the driver: its state may be gone by now
 
 uint64_t StreamClock::PerThreadKey(CUcontext context) const {
-  // Odd: no stream's address.
+  // The key is odd, so it is no stream's address.
   if (context == context_) return reinterpret_cast<uint64_t>(&os::PerThread<ThreadIdentity>().own) | 1;
   for (CUcontext& entry : os::PerThread<ThreadIdentity>().other_contexts) {
     if (entry == nullptr) entry = context;
@@ -50,13 +50,13 @@ uint64_t StreamClock::KeyOf(StreamRef stream) const {
   const bool other_context = stream.context != nullptr && stream.context != context_;
   if (stream.IsPerThread()) return PerThreadKey(other_context ? stream.context : context_);
   if (stream.handle == nullptr || stream.handle == CU_STREAM_LEGACY) {
-    // No stream's handle: those are aligned to more than 4.
+    // This key is no stream's handle: handles are aligned to more than 4.
     return other_context ? reinterpret_cast<uint64_t>(stream.context) | 2 : 2;
   }
   return reinterpret_cast<uint64_t>(stream.handle) & ~uint64_t{1};
 }
 
-// Where the key is in the table; kTableSize: nowhere.
+// The place of the key in the table; kTableSize when it is not there.
 uint64_t StreamClock::PlaceOf(uint64_t key) const {
   for (uint64_t probes = 0, at = BucketOf(key); probes < kTableSize; ++probes, ++at) {
     const uint64_t found = keys_[at % kTableSize].load(std::memory_order_acquire);
@@ -76,7 +76,8 @@ StreamIndex StreamClock::Find(StreamRef stream) {
 CUcontext StreamClock::ContextOf(StreamRef stream) const {
   if (stream.IsDefault()) return stream.context != nullptr ? stream.context : context_;
   CUcontext context = nullptr;
-  // Refused for the streams of some green contexts: those belong to this device's primary context.
+  // The driver refuses this for the streams of some green contexts, which belong to this device's primary
+  // context.
   const CUresult result = driver_->cuStreamGetCtx(stream.handle, &context);
   return result == CUDA_SUCCESS && context != nullptr ? context : context_;
 }
@@ -87,7 +88,7 @@ StreamIndex StreamClock::Insert(uint64_t key, StreamRef stream) {
   if (const uint64_t at = PlaceOf(key); at != kTableSize) return values_[at].load(std::memory_order_relaxed);
   const StreamIndex index = FreeIndexLocked();
   if (index == kNoStream) return kNoStream;
-  uint64_t place = BucketOf(key) % kTableSize;  // there are fewer streams than places: one is free
+  uint64_t place = BucketOf(key) % kTableSize;  // there are fewer streams than places, so one is free
   while (keys_[place].load(std::memory_order_relaxed) > kDeletedKey) place = (place + 1) % kTableSize;
   streams_[index].handle = stream.Explicit();
   streams_[index].context = context;
@@ -99,10 +100,11 @@ StreamIndex StreamClock::Insert(uint64_t key, StreamRef stream) {
   return index;
 }
 
-// That of a dead stream which has nothing under way, so that a job that makes many streams keeps few to look at. Else a
-// new index while there are some, then that of the dead stream with the fewest events that were not seen to complete.
-// Its numbers go on, and events are seen in the order in which they were recorded: the new stream's launches count as
-// completed no earlier than the old one's.
+// Prefers the index of a dead stream that has nothing under way, so that a job that makes many streams leaves
+// few to poll. The next choice is a new index while there are some, then the index of the dead stream with
+// the fewest events that were not seen to complete. The numbers of such an index go on, and events are seen
+// in the order in which they were recorded. The new stream's launches thus count as completed no earlier than
+// the old stream's.
 StreamIndex StreamClock::FreeIndexLocked() {
   const Stream* best = nullptr;
   for (const Stream& stream : streams()) {
@@ -146,7 +148,7 @@ bool StreamClock::MayComplete() const {
   for (const Stream& stream : streams()) {
     const uint64_t completed = stream.completed.load(std::memory_order_relaxed);
     if (stream.next.load(std::memory_order_relaxed) <= completed) continue;
-    // What was covered before the refusal can still be seen to end.
+    // Launches that were covered before the refusal can still be seen to end.
     const bool covered = stream.covered.load(std::memory_order_relaxed) > completed;
     if (covered || !stream.refused.load(std::memory_order_relaxed)) return true;
   }
@@ -166,12 +168,13 @@ void StreamClock::OnDestroy(CUstream stream) {
   const StreamIndex index = values_[at].load(std::memory_order_relaxed);
   Stream& gone = streams_[index];
   const bool covered = CoverNow(index).ok();
-  // Else nothing can be recorded on it any more (a capture, a dead context): the work itself is waited for.
+  // When nothing can be recorded on the stream any more (a capture, a dead context), the work itself is
+  // waited for.
   const uint64_t number = gone.next.load();
   const uint64_t bytes = gone.issued_bytes.load();
   if (!covered) Noted(driver_->cuStreamSynchronize(stream));
   os::MutexLock lock(&mu_);
-  while (gone.records > 0) recorded_.Wait(&mu_);  // other threads name the handle to the driver
+  while (gone.records > 0) recorded_.Wait(&mu_);  // other threads pass the handle to the driver
   gone.live = false;
   keys_[at].store(kDeletedKey, std::memory_order_release);
   if (covered || gone.completed.load() >= number) return;

@@ -1,9 +1,9 @@
 // StreamClock: numbers the launches of each stream, and knows which numbers the GPU has completed. A use of a
 // block is recorded as such a timeline value: (stream, number). A number is taken after the launch has been
-// enqueued, so that an event recorded after the counter was read covers every number up to that value.
-// Streams may be another device's (peer copies): their events are made and recorded in the context that they
-// belong to. Every part of the residency uses it, on any thread; reading is lock-free. Recording an event may
-// fail with the driver's error.
+// enqueued. An event that is recorded after the counter was read therefore covers every number up to that
+// value. Streams may be another device's (peer copies): their events are made and recorded in the context to
+// which they belong. Every component of the residency uses the clock, on any thread; reading is lock-free.
+// Recording an event may fail with the driver's error.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_STREAM_CLOCK_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_STREAM_CLOCK_H_
@@ -31,43 +31,44 @@ class StreamClock {
  public:
   static constexpr int kMaxStreams = 1024;
 
-  // `context`: that of the device whose blocks are used. `error` is given what the driver answers.
+  // `context` is that of the device whose blocks are used. `error` receives the driver's results.
   StreamClock(const CudaDriver* driver, CUcontext context, DeviceError* error);
   ~StreamClock();
 
-  // The stream's index, given to it at its first mention. kNoStream when all indices are in use, and for
-  // per-thread default streams of more contexts than a thread is expected to use (16). Lock-free but for the
-  // first time. Any thread; a per-thread default stream must be named by its own thread.
+  // The stream's index, which it gets when it is first named. kNoStream when all indices are in use, and for
+  // per-thread default streams of more contexts than a thread is expected to use (16). Lock-free except for
+  // the first time. Any thread; only its own thread may name a per-thread default stream.
   StreamIndex Find(StreamRef stream);
 
-  // The number of the launch that was just enqueued, which touches `bytes`. Lock-free. Any thread.
+  // The number of the launch that was just enqueued, which uses `bytes`. Lock-free. Any thread.
   uint64_t Next(StreamIndex stream, uint64_t bytes);
-  // Whether the GPU has completed the timeline value, as far as is known without asking. Lock-free.
+  // Whether the GPU has completed the timeline value, as far as is known without asking the driver.
+  // Lock-free.
   bool Completed(TimelineValue value) const {
     return streams_[value.stream].completed.load(std::memory_order_acquire) >= value.number;
   }
-  // Other threads cannot record on a per-thread default stream: its own thread covers each launch itself.
+  // Other threads cannot record on a per-thread default stream, so its own thread covers each launch itself.
   bool IsPerThread(StreamIndex stream) const { return streams_[stream].owner != 0; }
   uint64_t Current(StreamIndex stream) const { return streams_[stream].next.load(std::memory_order_acquire); }
-  // Bytes touched by launches not known to be completed (a block counts once per launch).
+  // Bytes used by launches that are not known to be completed (a block counts once per launch).
   uint64_t UncompletedBytes() const;
-  // Launches numbered and not known to be completed.
+  // Launches that are numbered and not known to be completed.
   uint64_t UncompletedLaunches() const;
-  // Whether the end of some launch is still to be seen: launches are uncompleted, and not only on streams
-  // where the driver refused the last event.
+  // Whether the end of some launch is still to be seen: launches are uncompleted, and not only on streams on
+  // which the driver refused the last event.
   bool MayComplete() const;
-  // When a launch of the stream, or of any stream, was last seen to have completed, in nanoseconds of the
-  // system's steady clock.
+  // Time at which a launch of the stream, or of any stream, was last seen to have completed, in nanoseconds
+  // of the system's steady clock.
   int64_t LastCompletedAt(StreamIndex stream) const {
     return streams_[stream].completed_at.load(std::memory_order_relaxed);
   }
   int64_t LastCompletedAt() const { return completed_at_.load(std::memory_order_relaxed); }
-  // Of the time since `start` (nanoseconds of the system's steady clock), the part in which the GPU had
-  // nothing to do and which no other thread has counted yet. Counts it. Any thread.
+  // The part of the time since `start` (nanoseconds of the system's steady clock) in which the GPU had
+  // nothing to do and that no other thread has counted yet. Counts it. Any thread.
   int64_t LostSince(int64_t start, int64_t now) {
     return UncompletedLaunches() > 0 ? 0 : TakeLost(std::max(start, LastCompletedAt()), now);
   }
-  // The same for a time in which the GPU is known to have had nothing to do.
+  // Does the same for a time in which the GPU is known to have had nothing to do.
   int64_t TakeLost(int64_t start, int64_t now) {
     int64_t counted = lost_until_.load();
     do {
@@ -77,50 +78,54 @@ class StreamClock {
     return now - start;
   }
 
-  // What the stream has been given up to now, launches or not: a number of its own, which only a later event
-  // covers. Of another thread's default stream the last that it took: it covers its launches itself, and no
-  // other thread can. A destroyed stream's completes with all that it was given. Any thread; lock-free but on
-  // the thread of a per-thread default stream.
+  // A timeline value for all that the stream has been given up to now, launches or not: a number of its own,
+  // which only a later event covers. For another thread's default stream it is the last number that the
+  // stream took, since that thread covers its launches itself, and no other thread can. The value of a
+  // destroyed stream completes with all that the stream was given. Any thread; lock-free except on the thread
+  // of a per-thread default stream.
   TimelineValue QueuedOn(StreamIndex stream);
 
-  // Records an event on the stream unless one covers the value already. Fails with the driver's error;
-  // kUnavailable for a stream under capture and for another thread's default stream.
+  // Records an event on the stream unless one covers the value already. Fails with the driver's error, and
+  // with kUnavailable for a stream under capture and for another thread's default stream.
   absl::Status Cover(TimelineValue value);
-  // The same for all that every stream has been given so far. Streams that cannot be recorded on are left
-  // out.
+  // Does the same for all that every stream has been given so far. Leaves out streams on which nothing can be
+  // recorded.
   void CoverAll();
-  // Asks the driver for the events recorded so far. Returns whether anything completed. Context current.
+  // Asks the driver for the events recorded so far. Returns whether anything completed. The context must be
+  // current.
   bool Poll();
-  // Waits for the oldest recorded event of any stream, or records one first; `more` becomes false when
-  // nothing is uncompleted, or when the event has not completed in kLongestRunAheadNanos: a stream may wait
-  // for what this thread does later (cuStreamWaitValue). Holds no lock while it waits. Ends when `stopped`
-  // becomes true and as `wait` says. Context current.
+  // Waits for the oldest recorded event of any stream; records one first if there is none. `more` becomes
+  // false when nothing is uncompleted. It also becomes false when the event has not completed in
+  // kLongestRunAheadNanos, because a stream may wait for something that this thread does later
+  // (cuStreamWaitValue). Keeps no lock while it waits. Ends when `stopped` becomes true, and when `wait`
+  // does. The context must be current.
   static constexpr int64_t kLongestRunAheadNanos = 500'000'000;
   absl::Status WaitForOldest(const os::Wait& wait, const os::Atomic<bool>& stopped, bool* more);
-  // Waits for an event that covers the value, or records one first; other streams are not waited for. `more`
-  // becomes false when there is none to wait for. Otherwise as WaitForOldest.
+  // Waits for an event that covers the value, and records one first if there is none; does not wait for other
+  // streams. `more` becomes false when there is none to wait for. Otherwise like WaitForOldest.
   absl::Status WaitFor(TimelineValue value, const os::Wait& wait, const os::Atomic<bool>& stopped,
                        bool* more);
-  // Waits for an event: asks often at first, then less and less, so that it can end as WaitForOldest does.
-  // Context current.
-  // With `longest_nanos`, kUnavailable after that time.
+  // Waits for an event. Asks often at first, then less and less, so that it can end as WaitForOldest does.
+  // Fails with kUnavailable after `longest_nanos`. The context must be current.
   absl::Status Await(CUevent event, const os::Wait& wait, const os::Atomic<bool>& stopped,
                      int64_t longest_nanos = std::numeric_limits<int64_t>::max()) const;
 
-  // The stream is about to be destroyed: covers its launches, then forgets the handle. Context current.
+  // Called when the stream is about to be destroyed: covers its launches, then forgets the handle. The
+  // context must be current.
   void OnDestroy(CUstream stream);
-  // Every stream's counter now, unless completed: what must complete before all launched so far has.
+  // Every stream's present counter, unless it is completed: the values that must complete before all launches
+  // so far have completed.
   std::vector<TimelineValue> CurrentOfAll() const;
 
-  // An event from the pool, and back to it, for parts that record on streams (arrivals, copies). Context
-  // current.
+  // Takes an event from the pool, and gives it back. For components that record on streams (arrivals,
+  // copies). The context must be current.
   absl::StatusOr<CUevent> TakeEvent();
   void GiveEvent(CUevent event);
 
  private:
   struct Pending {
     CUevent event = nullptr;
-    CUcontext context = nullptr;  // that the event was made in
+    CUcontext context = nullptr;  // context in which the event was made
     uint64_t number = 0;
     uint64_t bytes = 0;
   };
@@ -142,12 +147,12 @@ class StreamClock {
     os::Atomic<uint64_t> covered{0};  // greatest number that an event was recorded for
     os::Atomic<bool> refused{false};  // the driver refused the last event; written under mu_
     CUstream handle = nullptr;        // guarded by mu_ after publication
-    CUcontext context = nullptr;      // guarded by mu_: what the stream belongs to
+    CUcontext context = nullptr;      // guarded by mu_: context to which the stream belongs
     bool live = false;                // guarded by mu_
     uint64_t owner = 0;  // per-thread default stream: key of its thread, which alone may record on it
     std::deque<Pending> pending;     // guarded by mu_, by number
-    os::Atomic<uint64_t> events{0};  // pending's size, for looks without mu_; pairs with nothing
-    int records = 0;                 // guarded by mu_: threads that name `handle` to the driver
+    os::Atomic<uint64_t> events{0};  // size of `pending`, for reads without mu_; pairs with nothing
+    int records = 0;                 // guarded by mu_: threads that pass `handle` to the driver
   };
 
   // Every stream that has an index.
@@ -158,17 +163,17 @@ class StreamClock {
     return static_cast<StreamIndex>(&stream - streams_.get());
   }
   uint64_t KeyOf(StreamRef stream) const;
-  // The key of a per-thread default stream of that context, on this thread.
+  // The key of this thread's per-thread default stream in that context.
   uint64_t PerThreadKey(CUcontext context) const;
   CUcontext ContextOf(StreamRef stream) const;
   uint64_t PlaceOf(uint64_t key) const;
   StreamIndex Insert(uint64_t key, StreamRef stream);
   StreamIndex FreeIndexLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Null: none is unused.
+  // Returns null when no event is unused.
   CUevent FreeEventLocked(CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<CUevent> MakeEvent(CUcontext context) const ABSL_LOCKS_EXCLUDED(mu_);
-  // Covers what the stream has been given so far, in three steps: what is to be recorded (`wanted` stays false
-  // when nothing is), the driver's calls, and the account of it.
+  // Covers all that the stream has been given so far, in three parts: the decision what to record (`wanted`
+  // stays false when nothing is to be recorded), the driver's calls, and the account of the result.
   absl::Status CoverNow(StreamIndex index) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status BeginRecordLocked(StreamIndex index, Record* record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RecordOn(Record* record) const ABSL_LOCKS_EXCLUDED(mu_);
@@ -176,9 +181,9 @@ class StreamClock {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status WaitAndRetire(CUevent event, CUcontext context, const os::Wait& wait,
                              const os::Atomic<bool>& stopped, bool* more);
-  // Keeps an error that ends the device; returns `result`.
+  // Keeps an error that ends the device. Returns `result`.
   CUresult Noted(CUresult result) const;
-  // Whether the stream's oldest event has completed; it is retired then.
+  // Whether the stream's oldest event has completed; if so, it is retired.
   bool PollOldest(Stream* stream) ABSL_LOCKS_EXCLUDED(mu_);
   void RetireOldestLocked(Stream* stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -189,18 +194,19 @@ class StreamClock {
   DeviceError* const error_;
   std::unique_ptr<Stream[]> streams_;
   os::Atomic<uint32_t> stream_count_{1};  // index 0 is kNoStream; release in Insert
-  // Open addressing, keys never move: 0 = empty, 1 = deleted. A value is stored before its key (release).
+  // Open addressing; keys never move. 0 is empty, 1 is deleted. A value is stored before its key (release).
   std::unique_ptr<os::Atomic<uint64_t>[]> keys_;
   std::unique_ptr<os::Atomic<StreamIndex>[]> values_;
 
-  os::Atomic<int64_t> completed_at_{0};  // the latest of the streams'
-  os::Atomic<int64_t> lost_until_{0};    // up to when lost time has been counted; TakeLost alone
+  os::Atomic<int64_t> completed_at_{0};  // the latest of all streams
+  os::Atomic<int64_t> lost_until_{0};    // lost time is counted up to here; used by TakeLost alone
 
-  // Not held across a call of the driver: one may last as long as the GPU's queue (the load of a kernel).
+  // Released across each call of the driver, which may last as long as the GPU's queue (the load of a
+  // kernel).
   mutable os::Mutex mu_{os::LockRank::kStreams};
   os::CondVar recorded_;  // a stream's `records` became 0; OnDestroy waits
   std::map<CUcontext, std::vector<CUevent>> free_events_
-      ABSL_GUARDED_BY(mu_);  // by the context they were made in
+      ABSL_GUARDED_BY(mu_);  // by the context in which they were made
   std::vector<CUevent> waited_events_ ABSL_GUARDED_BY(mu_);
 };
 

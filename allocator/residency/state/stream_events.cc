@@ -1,4 +1,5 @@
-// The events of a StreamClock: recorded on streams, asked for, waited for. Each call of the driver is made without the lock.
+// The events of a StreamClock: recording them on streams, querying them, waiting for them. Each call of the
+// driver is made without the lock.
 #include <algorithm>
 
 #include "allocator/memory/test_points.h"
@@ -10,7 +11,7 @@
 namespace spillway::allocator {
 namespace {
 
-// Queries of an event one after the other before a waiting thread begins to sleep in between.
+// Queries of an event, one after the other, before a waiting thread begins to sleep in between.
 constexpr int kLooksWithoutPause = 8;
 
 }  // namespace
@@ -25,7 +26,7 @@ CUevent StreamClock::FreeEventLocked(CUcontext context) {
 
 absl::StatusOr<CUevent> StreamClock::MakeEvent(CUcontext context) const {
   CUevent event = nullptr;
-  // An event can only be recorded on streams of the context that it was made in.
+  // An event can only be recorded on streams of the context in which it was made.
   ScopedContext scope(driver_, context);
   SPILLWAY_RETURN_IF_ERROR(
       driver_->ToStatus(driver_->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "creating an event"));
@@ -47,10 +48,11 @@ void StreamClock::GiveEvent(CUevent event) {
 
 absl::Status StreamClock::BeginRecordLocked(StreamIndex index, Record* record) {
   Stream& stream = streams_[index];
-  // Read before the record: everything numbered up to here was enqueued before the event.
+  // The counter is read before the event is recorded, so everything numbered up to here was enqueued before
+  // the event.
   record->number = stream.next.load(std::memory_order_acquire);
   record->bytes = stream.issued_bytes.load(std::memory_order_relaxed);
-  // What was destroyed has been covered by OnDestroy.
+  // OnDestroy has covered a destroyed stream.
   record->wanted = record->number > stream.covered.load(std::memory_order_relaxed) && stream.live;
   if (!record->wanted) return absl::OkStatus();
   if (stream.owner != 0 && stream.owner != PerThreadKey(stream.context)) {
@@ -65,12 +67,12 @@ absl::Status StreamClock::BeginRecordLocked(StreamIndex index, Record* record) {
 }
 
 absl::Status StreamClock::RecordOn(Record* record) const {
-  ScopedContext scope(driver_, record->context);  // which a default stream's handle means its stream in
+  ScopedContext scope(driver_, record->context);  // in which a default stream's handle means its stream
   SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(Noted(scope.entered()), "entering the context of a stream"));
-  // An event recorded in a capture covers nothing, and asking for it would end the job's capture.
+  // An event recorded in a capture covers nothing, and a query of it would end the job's capture.
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult asked = Noted(driver_->cuStreamIsCapturing(record->handle, &capturing));
-  // The legacy stream cannot be asked while another captures.
+  // The legacy stream cannot be asked while another stream captures.
   if (asked != CUDA_SUCCESS && asked != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
     return driver_->ToStatus(asked, "asking whether a stream captures");
   }
@@ -126,7 +128,7 @@ void StreamClock::CoverAll() {
 
 void StreamClock::RetireOldestLocked(Stream* stream) {
   const Pending& oldest = stream->pending.front();
-  // Never backwards: OnDestroy may have set more.
+  // The value never goes backwards: OnDestroy may have stored a larger one.
   if (oldest.number > stream->completed.load(std::memory_order_relaxed)) {
     stream->completed_bytes.store(oldest.bytes, std::memory_order_relaxed);
     stream->completed.store(oldest.number, std::memory_order_release);
@@ -141,14 +143,14 @@ void StreamClock::RetireOldestLocked(Stream* stream) {
   stream->events.store(stream->pending.size(), std::memory_order_relaxed);
 }
 
-// The oldest event of the stream is asked for without the lock. Another thread may see its end first, and the event may
-// be recorded elsewhere before it is asked for: the answer then counts for nothing.
+// Queries the oldest event of the stream without the lock. Another thread may see its end first, and the
+// event may be recorded elsewhere before the query; the answer is ignored in both cases.
 bool StreamClock::PollOldest(Stream* stream) {
   Pending oldest;
   {
     os::MutexLock lock(&mu_);
     if (stream->pending.empty()) {
-      if (!stream->live)  // all that it was given came before its last event
+      if (!stream->live)  // all of its work came before its last event
         stream->completed.store(stream->next.load(std::memory_order_relaxed), std::memory_order_release);
       return false;
     }
@@ -184,7 +186,7 @@ absl::Status StreamClock::WaitForOldest(const os::Wait& wait, const os::Atomic<b
     const uint64_t completed = stream.completed.load();
     if (stream.next.load() > completed && stream.events.load() == 0) CoverNow(IndexOf(stream)).IgnoreError();
     os::MutexLock lock(&mu_);
-    if (stream.completed.load() > completed) return absl::OkStatus();  // another thread has seen it
+    if (stream.completed.load() > completed) return absl::OkStatus();  // another thread has seen the end
     if (stream.pending.empty()) continue;
     oldest = stream.pending.front();
     waited_events_.push_back(oldest.event);  // not reused while we wait
@@ -213,7 +215,8 @@ absl::Status StreamClock::WaitFor(TimelineValue value, const os::Wait& wait, con
   return WaitAndRetire(first.event, first.context, wait, stopped, more);
 }
 
-// No waiting call of the driver: it could not be ended. Mostly the end of one launch is waited for.
+// Uses no waiting call of the driver, because such a call could not be ended. Most waits are for the end of
+// one launch.
 absl::Status StreamClock::Await(CUevent event, const os::Wait& wait, const os::Atomic<bool>& stopped,
                                 int64_t longest_nanos) const {
   constexpr int64_t kShortestPause = 5'000, kLongestPause = 100'000;
@@ -232,13 +235,14 @@ absl::Status StreamClock::Await(CUevent event, const os::Wait& wait, const os::A
   }
 }
 
-// An event noted in waited_events_, made in `context`.
+// Waits for an event that is in waited_events_ and was made in `context`.
 absl::Status StreamClock::WaitAndRetire(CUevent event, CUcontext context, const os::Wait& wait,
                                         const os::Atomic<bool>& stopped, bool* more) {
   absl::Status status = Await(event, wait, stopped, kLongestRunAheadNanos);
   {
     os::MutexLock lock(&mu_);
-    // The thread that removes the last waiter's note gives the event back, if it was retired meanwhile.
+    // The thread that removes the last waiter's entry gives the event back, if the event was retired
+    // meanwhile.
     waited_events_.erase(std::find(waited_events_.begin(), waited_events_.end(), event));
     const bool still_waited =
         std::find(waited_events_.begin(), waited_events_.end(), event) != waited_events_.end();

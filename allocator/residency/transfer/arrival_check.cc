@@ -1,6 +1,6 @@
-// Faulter, third part: what has come back is compared with what had left (SPILLWAY_VERIFY). Both are hashed where
-// they are used, on the GPU: the comparison covers the link, staging, host memory and the disk at once. No launch may
-// have the block before.
+// Faulter, third part: compares the bytes that have come back with those that had left (SPILLWAY_VERIFY).
+// Both are hashed where they are used, on the GPU, so the comparison covers the link, staging, host memory
+// and the disk at once. No launch may have the block before it.
 #include <string>
 #include <utility>
 
@@ -11,19 +11,20 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr int kMostArrivals = 2;  // of one fetch: what is wrong again does not become right
+constexpr int kMostArrivals = 2;  // of one fetch: bytes that are wrong twice do not become right
 constexpr uint64_t kMostLines = 8;
 
 }  // namespace
 
-// What a kernel may have written on purpose while it was away is none of this, nor what is reached in parts.
+// Leaves out bytes that a kernel may have written on purpose while they were away (soft blocks), and blocks
+// that are reached in part.
 bool Faulter::ChecksArrival(const FetchJob& job) const {
   const Block& block = *job.block;
   return core_->options.verify_arrivals && !job.still && block.copies.content_known &&
          block.memory.reached.empty() && hash_->Get() != nullptr;
 }
 
-// All copies have been enqueued.
+// Called when all copies have been enqueued.
 bool Faulter::BeginCheck(FetchJob* job) {
   absl::StatusOr<CUevent> mark = copies_->MarkIn();
   if (SPILLWAY_MUTANT(kArrivalUnawaited) && mark.ok()) {
@@ -32,14 +33,14 @@ bool Faulter::BeginCheck(FetchJob* job) {
     core_->table.changed.NotifyAll();
   } else if (mark.ok()) {
     job->copied = *mark;
-  } else {  // what was enqueued has ended, or the device has an error
+  } else {  // the enqueued work has ended, or the device has an error
     job->failure = mark.status();
   }
   return true;
 }
 
-// The hash has a stream of its own: copies of other blocks go on meanwhile. Where too many hashes are under way, the
-// next poll tries again; where the driver refuses one, the block counts as one that left without a hash.
+// The hash has a stream of its own, so that copies of other blocks go on. If too many hashes are under way, the next
+// poll tries again. If the driver refuses the hash, the block counts as one that left without a hash.
 bool Faulter::BeginArrivedHash(FetchJob* job) {
   if (!copies_->Done(job->copied)) return false;
   copy_in_.ReturnStaging(job);
@@ -87,13 +88,13 @@ bool Faulter::CheckArrival(FetchJob* job) {
   return true;
 }
 
-// From where it lies: nothing of it has been given up.
+// Fetches again from the same homes: nothing there has been given up.
 void Faulter::FetchAgain(FetchJob* job) {
   job->next_extent = 0;
   job->failure = copy_in_.EnqueueHostExtents(job);
 }
 
-// The device has completed it, if it was enqueued.
+// Called when the device has completed the hash, if one was enqueued.
 void Faulter::ForgetHash(FetchJob* job) {
   if (job->arrived.valid()) hash_->Get()->Drop(&job->arrived);
   for (CUevent* const event : {&job->copied, &job->hashed}) {

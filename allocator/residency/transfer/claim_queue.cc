@@ -15,7 +15,7 @@
 namespace spillway::allocator {
 namespace {
 
-// A wait that has lasted so long gets the name of what waits.
+// A wait gets the name of its launch after this time.
 constexpr int64_t kNameAfterNanos = 1'000'000'000;
 
 absl::Status PausedMeanwhile() { return absl::AbortedError("a block was paused"); }
@@ -74,8 +74,8 @@ absl::Status ClaimQueue::ClaimUnpaused(const AccessSet& set, Name name, Ticket* 
     const TableLock lock(core_->table);
     if (PausedByLocked(lock, set) != 0) return PausedMeanwhile();
     const Lack lack = LackOfLocked(lock, set);
-    // A claim that only takes evictions back may do so while the queue is empty; else the first claim needs
-    // them.
+    // A claim that only takes evictions back may do so while the queue is empty. Otherwise the first claim in
+    // the queue needs those evictions.
     const bool home = lack.reached == 0 || ToComeHomeLocked(lock, set, *ticket).empty();
     const bool waits = lack.chunks > 0 || lack.busy || (lack.leaving && !queue_.empty()) || !home;
     if (!waits) {
@@ -85,8 +85,8 @@ absl::Status ClaimQueue::ClaimUnpaused(const AccessSet& set, Name name, Ticket* 
       return absl::OkStatus();
     }
   }
-  // So that it is seen when the GPU has nothing left to do. Without the lock: where a stream's queue is full,
-  // the driver keeps who records an event.
+  // The events show when the GPU has nothing left to do. They are recorded without the lock, because the
+  // driver blocks the recording thread while a stream's queue is full.
   core_->clock.CoverAll();
   TableLock lock(core_->table);
   return ClaimInTurnLocked(&lock, set, name, ticket, grant);
@@ -120,7 +120,8 @@ absl::Status ClaimQueue::ClaimInTurnLocked(TableLock* lock, const AccessSet& set
   return status;
 }
 
-// The first in the queue takes its pins, and then its chunks, all of them or none. False: it must wait.
+// The first in the queue takes its pins, and then its chunks, all of them or none. Returns false when it must
+// wait.
 bool ClaimQueue::TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* ticket, Grant* grant) {
   if (queue_.front() != ticket) return false;
   if (grant->pinned.empty()) {
@@ -140,8 +141,8 @@ bool ClaimQueue::TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* t
   std::vector<PinnedBuffer> buffers;
   const bool has_host = parts.empty() || reach_->TakeLocked(*lock, parts, &buffers, &ticket->host_wanted);
   std::vector<ChunkHandle> handles;
-  // While the driver makes handles for it, the lock is released, and what was taken is not available any more:
-  // nothing else is to leave for this claim.
+  // The lock is released while the driver makes handles for this claim, and the chunks taken are not
+  // available any more. `needed` is 0 meanwhile, so that nothing else leaves for this claim.
   ticket->needed = 0;
   if (!lack.busy && has_host && TakeChunksLocked(core_, charges_, lock, lack.claimed, &handles)) {
     DistributeLocked(*lock, parts, &buffers, &handles, grant);
@@ -149,9 +150,9 @@ bool ClaimQueue::TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* t
   }
   reach_->GiveLocked(*lock, &buffers);
   const bool raised = RefuseIfTooLargeLocked(*lock, set, ticket);
-  // The target has risen: no other thread would report that chunks may be had.
+  // The target has risen, and no other thread would report that chunks may be had.
   if (raised && ticket->refusal.ok()) return TryGrantLocked(lock, set, ticket, grant);
-  // The lock may have been released: what is missing is looked up again after the wait.
+  // The lock may have been released, so the missing chunks are counted again after the wait.
   ticket->needed = lack.chunks;
   wake_();
   return false;
@@ -219,8 +220,9 @@ void ClaimQueue::DistributeLocked(const TableLock& lock, const std::vector<Reach
                                   std::vector<PinnedBuffer>* buffers, std::vector<ChunkHandle>* handles,
                                   Grant* grant) {
   for (Block* block : grant->pinned) {
-    // The lock was released while handles were made: meanwhile a block may have been freed, fetched on the
-    // plan's account, or have lost its chunks (then there are too few; WaitLaunchable sends the launch back).
+    // The lock was released while handles were made. A block may have been freed or prefetched meanwhile, or
+    // may have lost its chunks. In that case there are too few chunks, and WaitLaunchable sends the launch
+    // back.
     if (block->state == BlockState::kFaulting && block->fetch.job != nullptr)
       faulter_->DemandLocked(lock, block);
     const bool lacking = block->state == BlockState::kEmpty || block->state == BlockState::kSpilled;
@@ -260,7 +262,7 @@ absl::Status ClaimQueue::CheckFitsLocked(const TableLock& lock, const AccessSet&
   const uint64_t chunks = ChunksOfLocked(set);
   const uint64_t target = charges_->chunks(lock).target();
   if (chunks <= target) return absl::OkStatus();
-  // Where more could be lent the driver has refused it: then the target is what there is.
+  // If more could be lent, the driver has refused it: the target is all that there is.
   const uint64_t most = charges_->most_chunks(lock);
   const uint64_t on_gpu = most < chunks ? most : target;
   std::string text = "one launch names " + std::to_string(set.size()) + " blocks of together " +
@@ -298,7 +300,7 @@ absl::Status ClaimQueue::WaitLaunchable(const Grant& grant, Name name, std::vect
     const TableLock lock(core_->table);
     if (AllLaunchableLocked(lock, grant, arrivals)) return absl::OkStatus();
   }
-  core_->clock.CoverAll();  // without the lock, as in Claim
+  core_->clock.CoverAll();  // without the lock, as in ClaimUnpaused
   std::optional<os::Wait> wait;
   bool named = false;
   BlockId lacking;
@@ -333,8 +335,8 @@ bool ClaimQueue::AllLaunchableLocked(const TableLock& lock, const Grant& grant,
                              [&](const Block* block) { return IsLaunchableLocked(lock, *block, arrivals); });
 }
 
-// Mapped, and whole or with an arrival event, which is collected. A block that was freed meanwhile counts as
-// launchable: its owner no longer needs it.
+// A block may be launched on when it is mapped, and whole or with an arrival event, which is collected. A
+// block that was freed meanwhile also counts: its owner no longer needs it.
 bool ClaimQueue::IsLaunchableLocked(const TableLock& lock, const Block& block,
                                     std::vector<CUevent>* arrivals) {
   if (!block.live()) return true;
@@ -362,7 +364,7 @@ void ClaimQueue::Release(Grant* grant) {
   const TableLock lock(core_->table);
   UnpinLocked(lock, grant);
   --grants_;
-  // A claim behind this one may wait for these pins to go.
+  // A claim behind this one may wait for these pins.
   if (!queue_.empty()) {
     core_->table.changed.NotifyAll();
     wake_();

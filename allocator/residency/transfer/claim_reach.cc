@@ -1,4 +1,4 @@
-// ClaimQueue, second part: what does not fit the GPU together is reached in part where it lies.
+// ClaimQueue, second part: a set that does not fit the GPU is reached in part where it lies.
 #include <algorithm>
 
 #include "allocator/residency/transfer/claim_queue.h"
@@ -7,8 +7,8 @@
 namespace spillway::allocator {
 namespace {
 
-// How long a launch waits for blocks that could be whole on the GPU instead of reached. Their uses may wait for what
-// this thread does next.
+// Longest wait of a launch for blocks that could be whole on the GPU instead of reached. Their uses may wait
+// for something that this thread does next.
 constexpr int64_t kHomecomingNanos = 1'000'000'000;
 
 }  // namespace
@@ -39,7 +39,7 @@ std::vector<Block*> ClaimQueue::ToComeHomeLocked(const TableLock& lock, const Ac
   if (since != 0 && os::Clock::System()->NowNanos() - since > kHomecomingNanos) return blocks;
   for (BlockId id : set) {
     Block* const block = &core_->table.at(id);
-    // What could not leave lately is reached where it is, once more.
+    // A block that could not leave lately is reached once more where it is.
     const bool may_leave =
         block->pin_reasons == 0 && block->eviction.failures == 0 && core_->MayLeave(*block);
     if (block->live() && may_leave && !block->memory.reached.empty()) blocks.push_back(block);

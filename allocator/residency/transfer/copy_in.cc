@@ -11,7 +11,7 @@
 namespace spillway::allocator {
 namespace {
 
-// Staging buffers that prefetches leave for demand faults, where there are enough.
+// Staging buffers that prefetches leave for demand faults, if there are enough.
 constexpr size_t kStagingKeptForDemand = 2;
 
 }  // namespace
@@ -24,7 +24,7 @@ absl::Status CopyIn::EnqueueHostExtents(FetchJob* job) {
   const std::vector<ExtentHome>& homes = block->copies.homes;
   job->disk_extents_left = std::ranges::count_if(homes, &ExtentHome::on_disk);
   absl::Status status;
-  // What is reached stays where it is.
+  // Extents that are reached stay where they are.
   ForEachHostRun(homes, block->device_chunks(), core_->chunk_bytes, [&](size_t first, size_t count) {
     if (!status.ok()) return;
     status = copies_->In(block->address + first * core_->chunk_bytes, homes[first].buffer.data,

@@ -1,7 +1,7 @@
 // CopyIn: the copies of a fetch, from host memory and from disk to the GPU. Extents in host memory are copied
-// at once; those on disk are read into staging buffers and copied from there. The Faulter calls it and
-// decides when. The thread that begins a fetch enqueues what lies in host memory, the device's thread does
-// the rest. A read that fails for good, or a copy that the driver refuses, is kept in the job.
+// at once; extents on disk are read into staging buffers and copied from there. The Faulter calls it and
+// decides when. The thread that begins a fetch enqueues the copies from host memory, and the device's thread
+// does the rest. The job keeps the error of a read that fails for good, or of a copy that the driver refuses.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_COPY_IN_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_COPY_IN_H_
@@ -17,64 +17,66 @@
 
 namespace spillway::allocator {
 
-// One block on its way in. Created under the lock together with the move to kFaulting. The thread that starts
-// it uses it until it is posted, the device's thread from then on, but for the fields that the lock guards.
+// One block on its way in. It is created under the lock together with the move to kFaulting. The thread that
+// starts it uses it until it is posted, and the device's thread from then on, except for the fields that the
+// lock guards.
 struct FetchJob {
   struct StagedExtent {
     size_t extent = 0;
     PinnedBuffer buffer;
     bool read = false;         // arrived from disk
-    bool lent = false;         // the read never came back: the kernel may still write the buffer
+    bool lent = false;         // lent to a read that never came back: the kernel may still write the buffer
     CUevent copied = nullptr;  // its copy to the GPU; null until enqueued
   };
 
   Block* block = nullptr;
   std::vector<StagedExtent> staged;
-  size_t next_extent = 0;        // extents before it have been asked for from disk, or are not there
+  size_t next_extent = 0;        // earlier extents have been requested from disk, or are not there
   size_t disk_extents_left = 0;  // not yet enqueued to the GPU
-  bool from_host = false;        // all of it: measured as one transfer, until the link has been given the end
-  bool still = false;            // in a standstill, from then until the bytes have arrived
-  DeviceHash::Request arrived;   // of the bytes that have come, to be compared with those that had left
-  // Where no launch may have the block before it has been compared: the copies are in; `arrived` is there.
+  bool from_host = false;        // all from host memory: one transfer for LinkMeter, until its end
+  bool still = false;            // in a standstill, from its start until the bytes have arrived
+  DeviceHash::Request arrived;   // hash of the bytes that have come, to be compared with those that had left
+  // When no launch may have the block before the comparison: the copies have ended; `arrived` is there.
   CUevent copied = nullptr, hashed = nullptr;
-  int wrong_arrivals = 0;        // how often other bytes had come
-  int64_t began = 0;             // nanoseconds of the steady clock
-  absl::Status failure;          // a driver error, or the bytes cannot be read: the fetch is taken back
-  absl::Status unreadable;       // a read that failed for good, until it is noted as the failure
+  int wrong_arrivals = 0;   // number of times that other bytes had come
+  int64_t began = 0;        // nanoseconds of the steady clock
+  absl::Status failure;     // a driver error, or the bytes cannot be read: the fetch is taken back
+  absl::Status unreadable;  // error of a read that failed for good, until it becomes `failure`
 
-  std::vector<size_t> again;  // extents whose reads were called off before they began
-  CUevent drained = nullptr;  // taken back: completes when no copy is under way any more
+  std::vector<size_t> again;  // extents whose reads were canceled before they began
+  CUevent drained = nullptr;  // when taken back: completes when no copy is under way any more
 
   // Guarded by the table's lock:
-  TimelineValue waiter;     // up to where the stream of a launch that waits for it had work
-  uint64_t waiter_tag = 0;  // of that launch
+  TimelineValue waiter;     // last work of the stream of a launch that waits for this
+  uint64_t waiter_tag = 0;  // tag of that launch
   bool demanded = false;    // a launch waits (a prefetch may be promoted)
   bool cancelled = false;   // drain, then back to kSpilled (or kCached when freed)
 };
 
 class CopyIn {
  public:
-  // `wake` makes the device's thread look again; called from I/O completion threads.
+  // `wake` makes the device's thread poll again; it is called from I/O completion threads.
   CopyIn(Core* core, CopyStreams* copies, std::function<void()> wake);
 
-  // Enqueues the copies of extents in host memory, and counts the others. Context current.
+  // Enqueues the copies of extents in host memory, and counts the others. The context must be current.
   absl::Status EnqueueHostExtents(FetchJob* job);
-  // Everything has been enqueued: from now on a launch may be ordered behind the arrival event. On failure
-  // nothing can wait for the copies, and the fetch is to be taken back. Context current.
+  // Called when everything has been enqueued: from now on a launch may be ordered behind the arrival event.
+  // On failure nothing can wait for the copies, and the fetch must be taken back. The context must be
+  // current.
   absl::Status MarkArrival(FetchJob* job);
 
-  // ---- Device's thread. True when something was done.
+  // ---- Device's thread. Each returns true when something was done.
 
-  // Submits reads while there are staging buffers. A prefetch leaves some for faults, and all while any fetch
-  // is demanded. Where none will ever be free again, that is the job's failure.
+  // Submits reads while there are staging buffers. A prefetch leaves some buffers for faults, and leaves all
+  // of them while any fetch is demanded. It is the job's failure when no buffer will ever be free again.
   bool SubmitReads(FetchJob* job, bool demanded, bool any_demanded);
   // Takes in the results of reads that have ended.
   bool CollectReads();
-  // Enqueues the copies of what has been read.
+  // Enqueues the copies of the extents that have been read.
   bool EnqueueReadExtents(FetchJob* job);
   // Gives back the staging buffers whose copies have completed.
   bool ReturnStaging(FetchJob* job);
-  // Gives the other staging buffers back. No read writes into them and no copy reads them any more.
+  // Gives back the other staging buffers. No read may write into them any more, and no copy may read them.
   void DropStaging(FetchJob* job);
 
  private:

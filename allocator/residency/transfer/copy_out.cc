@@ -21,15 +21,14 @@ void CopyOut::TakeCopyLocked(const TableLock& lock, EvictJob* job) {
 
 // ---- After the last use.
 
-// The bytes are final. A clean copy is to be compared with them; without one, capacity for a new copy is
-// reserved.
+// The bytes are final. A clean copy is compared with them; without one, capacity for a new copy is reserved.
 void CopyOut::Begin(EvictJob* job) {
   if (job->has_copy) {
     if (BeginHash(job)) {
       job->phase = EvictJob::Phase::kCompare;
       return;
     }
-    ForgetCopy(job);  // without a hash it counts as changed
+    ForgetCopy(job);  // without a hash the block counts as changed
   }
   if (!ReserveHomes(job)) return;
   job->phase = EvictJob::Phase::kCopy;
@@ -64,7 +63,7 @@ bool CopyOut::HashEnded(EvictJob* job, ContentHash* result) {
   return true;
 }
 
-// Phase 2a: the copy from before is good, or is given up.
+// Phase 2a: use the earlier copy if it is still good, or else give it up.
 bool CopyOut::Compare(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.comparing");
   ContentHash now;
@@ -73,7 +72,7 @@ bool CopyOut::Compare(EvictJob* job) {
   const bool same = now == job->content || SPILLWAY_MUTANT(kTrustOldCopy);
   {
     const TableLock lock(core_->table);
-    if (job->cancelled) return true;  // what was hashed may have been in use again already; the copy is kept
+    if (job->cancelled) return true;  // the hashed bytes may have been in use again already; the copy is kept
     if (same) {
       job->block->copies.backoff.NoteUnchanged();
     } else {
@@ -90,12 +89,12 @@ bool CopyOut::Compare(EvictJob* job) {
   ForgetCopy(job);
   job->content = now;
   job->content_known = true;
-  // Without capacity now, the next poll begins the copy again.
+  // The next poll begins the copy again when there is no capacity now.
   job->phase = ReserveHomes(job) ? EvictJob::Phase::kCopy : EvictJob::Phase::kWaitForUses;
   return true;
 }
 
-// The bytes at the copy are no longer those of the block.
+// The bytes of the copy are no longer those of the block.
 void CopyOut::ForgetCopy(EvictJob* job) {
   job->has_copy = job->content_known = false;
   ReleaseHomes(job);
@@ -105,6 +104,8 @@ void CopyOut::ForgetCopy(EvictJob* job) {
 
 bool CopyOut::Copy(EvictJob* job) {
   bool moved = false;
+  // An exact job copies only after its hash has ended. An equal hash after the copy then shows that no kernel
+  // has written the block during it.
   const bool first = job->exact && !job->host_enqueued && !SPILLWAY_MUTANT(kCopiedUnhashed);
   if (first && job->hashed != nullptr) {
     job->content_known = HashEnded(job, &job->content);
@@ -133,26 +134,26 @@ bool CopyOut::Copy(EvictJob* job) {
 }
 
 // Copy and hash are of the same bytes, and good to be kept, only if no launch has taken the block since its
-// gate closed: it may have written the block between the two. After this moment one may: what was copied
-// stays what was hashed.
+// gate closed: such a launch may have written the block between the two. A launch may take the block after
+// this moment, because the copy and its hash no longer change.
 void CopyOut::EndCopy(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.copied");
   const TableLock lock(core_->table);
-  if (job->cancelled && !SPILLWAY_MUTANT(kCopyWithoutLock)) return;  // Abandon finds it at the next poll
+  if (job->cancelled && !SPILLWAY_MUTANT(kCopyWithoutLock)) return;  // Abandon sees that at the next poll
   const bool verified =
-      job->content_known && (!job->stays || job->exact);  // what stays is compared when it leaves
+      job->content_known && (!job->stays || job->exact);  // a block that stays is compared when it leaves
   job->keeps = job->keeps && job->content_known;
   job->has_copy = job->keeps && !job->exact;
   job->phase = verified ? EvictJob::Phase::kVerify : EvictJob::Phase::kCommit;
 }
 
-// ---- Phase 3a: the block is still what was copied. No launch has named it; a kernel that reaches it by an
-// address that no launch shows may have written it all the same, and have ended before the unmap. Then the
-// bytes on the GPU are the good ones.
+// ---- Phase 3a: check that the block still is what was copied. No launch has named it. A kernel that reaches
+// it by an address that no launch shows may have written it all the same, and have ended before the unmap.
+// The good bytes are then those on the GPU.
 bool CopyOut::Verify(EvictJob* job) {
   if (job->hashed == nullptr) {
     SPILLWAY_DELAY_POINT("evictor.verifying");
-    if (!BeginHash(job)) job->phase = EvictJob::Phase::kCommit;  // not now: as where nothing is verified
+    if (!BeginHash(job)) job->phase = EvictJob::Phase::kCommit;  // no hash now: goes on without verification
     return true;
   }
   ContentHash now;
@@ -175,13 +176,13 @@ void CopyOut::KeepOnGpu(EvictJob* job) {
   std::string which;
   {
     const TableLock lock(core_->table);
-    if (job->cancelled) return;  // a launch has taken the block: it may have written it
+    if (job->cancelled) return;  // a launch has taken the block, and may have written it
     Block* const block = job->block;
     which = absl::StrFormat("a block of %d bytes at %#x on GPU %d", block->allocation.requested_bytes,
                             block->address, core_->options.device);
     job->has_copy = job->content_known = false;
     core_->table.CancelEvictionLocked(lock, block);
-    if (job->exact) {  // it may leave the next time, and nothing is lost
+    if (job->exact) {  // the block may leave the next time, and nothing is lost
       ++core_->counters.unseen_writes;
       return;
     }
@@ -218,7 +219,7 @@ void CopyOut::CopyToHost(EvictJob* job) {
   }
 }
 
-// For the rate of the copy queue.
+// Ends the measurement for the rate of the copy queue.
 void CopyOut::EndHostCopies(EvictJob* job) {
   if (job->host_bytes > 0)
     core_->link.End(LinkDirection::kOut, job->host_bytes, os::Clock::System()->NowNanos());

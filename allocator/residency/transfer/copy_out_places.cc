@@ -1,4 +1,4 @@
-// CopyOut, second part: places for the bytes, off the GPU.
+// CopyOut, second part: finds places for the bytes off the GPU.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -8,10 +8,11 @@
 
 namespace spillway::allocator {
 
-// False without a failure: not now. Other threads are making capacity; asked again at the next poll.
+// Returns false without a failure when there is no place now: other threads are making capacity, and the next
+// poll asks again.
 bool CopyOut::ReserveHomes(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.before_reserve");
-  const size_t extents = job->block->device_chunks();  // what is reached lies in host memory already
+  const size_t extents = job->block->device_chunks();  // reached extents lie in host memory already
   absl::Status slots;
   if (job->tier == policy::PlanTier::kDisk && core_->parts.disk != nullptr) {
     slots = TakeSlots(extents, job);
@@ -21,7 +22,7 @@ bool CopyOut::ReserveHomes(EvictJob* job) {
   TakeHostBuffers(extents, job);
   const size_t rest = extents - job->homes.size();
   if (rest == 0) return true;
-  // What the host tier is about to get is not worth a disk's transfer.
+  // Waiting for the growth of the host tier is cheaper than a transfer to the disk.
   if (core_->parts.host != nullptr && core_->parts.host->storage_growing()) {
     soon = true;
   } else {
@@ -33,7 +34,7 @@ bool CopyOut::ReserveHomes(EvictJob* job) {
     ReleaseHomes(job);  // another eviction may do with them
     return false;
   }
-  // Copies that other devices keep may be in the way; tried again soon.
+  // Copies that other devices keep may be in the way. The eviction is tried again soon.
   copies_asked_ = capacity_->AskForCopies();
   job->failure =
       absl::ResourceExhaustedError("nothing more can be moved off the GPU: " + std::string(slots.message()));
@@ -74,7 +75,7 @@ absl::Status CopyOut::TakeSlots(size_t count, EvictJob* job) {
   return absl::OkStatus();
 }
 
-// Another device found no capacity: this one's clean copies are given up.
+// Gives up this device's clean copies, because another device found no capacity.
 bool CopyOut::GiveUpAskedCopies() {
   const uint64_t asked = capacity_->copies_asked();
   if (asked == copies_asked_) return false;

@@ -43,7 +43,7 @@ absl::StatusOr<CUevent> CopyStreams::Mark(CUstream stream) {
     clock_->GiveEvent(*event);
     event = Noted(result, "recording an event on a copy stream");
   }
-  // The caller gives memory back that copies may still touch.
+  // The caller gives back memory that copies may still use, so all of them must have ended.
   AwaitEnd(stream).IgnoreError();
   return event.status();
 }

@@ -17,8 +17,8 @@ namespace {
 constexpr size_t kMostWrites = 4;                 // under way at once: evictions and reads need the disk, too
 constexpr int64_t kBetweenLooks = 1'000'000'000;  // ns
 constexpr int64_t kPauseAfterFailure = 10'000'000'000;
-constexpr int64_t kPauseWhileAsked = 100'000'000;  // the same while a launch waits
-// Begins when less than this part of the host tier is free, and ends at twice as much.
+constexpr int64_t kPauseWhileAsked = 100'000'000;  // instead, while a launch waits
+// Demotion begins when less than 1 / kFreePart of the host tier is free, and ends when twice as much is free.
 constexpr size_t kFreePart = 16;
 
 }  // namespace
@@ -58,7 +58,7 @@ bool Demoter::Poll(const Request& request) {
 
 // ---- Starting.
 
-// How many buffers are to come free, with those whose bytes are on their way already.
+// Number of buffers that should come free, including those whose bytes are on their way already.
 uint64_t Demoter::WantedBuffers() const {
   if (request_.buffers > 0) return request_.buffers;
   const size_t free = core_->parts.host->Free(HostUse::kStorage);
@@ -67,7 +67,7 @@ uint64_t Demoter::WantedBuffers() const {
   return 2 * least - free;
 }
 
-// Those that have been away for longest first; last those that a launch in preparation names.
+// Blocks that have been away for longest come first, and those that a launch in preparation names come last.
 void Demoter::StartLocked(const TableLock& lock) {
   const int64_t idle_nanos = request_.buffers > 0 ? 0 : core_->options.idle_nanos;
   const int64_t idle_since = os::Clock::System()->NowNanos() - idle_nanos;
@@ -88,11 +88,11 @@ void Demoter::StartLocked(const TableLock& lock) {
     } else if (!StartBlockLocked(lock, block, wanted)) {
       break;
     }
-    if (ending >= wanted) break;  // the others stay mapped
+    if (ending >= wanted) break;  // the other blocks stay mapped
   }
 }
 
-// False when no more can be started now.
+// Returns false when no more writes can be started now.
 bool Demoter::StartBlockLocked(const TableLock& lock, Block* block, uint64_t wanted) {
   const std::vector<ExtentHome>& homes = block->copies.homes;
   for (size_t extent = 0; extent < homes.size(); ++extent) {
@@ -127,8 +127,8 @@ bool Demoter::UnderWay(const Block& block, size_t extent) const {
                              [&](const auto& job) { return job->block == &block && job->extent == extent; });
 }
 
-// Whether drives may read memory that is made of handles has not been seen on a machine with a GPU: the bytes go through
-// memory of the system's.
+// It has not been tried on a machine with a GPU whether drives may read memory that is made of handles, so
+// the bytes go through memory of the system.
 bool Demoter::TakeStaging(PinnedBuffer* staging) {
   HostPool* const host = core_->parts.host;
   if (!host->reachable()) return true;
@@ -163,8 +163,8 @@ bool Demoter::CollectWrites() {
   return true;
 }
 
-// The bytes are the block's only if it has been spilled all the time: a block that came back and left again
-// may have other bytes in the same buffer.
+// The written bytes are the block's only if it has been spilled all the time. A block that came back and left
+// again may have other bytes in the same buffer.
 void Demoter::FinishLocked(const TableLock& lock, const Job& job, const absl::Status& status) {
   core_->parts.host->EndRead(job.buffer);
   if (job.staging.data != nullptr) core_->parts.host->Give(HostUse::kEvictStaging, job.staging);

@@ -1,8 +1,8 @@
-// Demoter: moves bytes of blocks that have been spilled for long from host memory to the disk when the host tier is
-// nearly full: what is evicted next then has the faster place. They are written to slots from where they lie, and
-// the slot is their home from then on. The GPU has no part in it. A block that is fetched, or freed, meanwhile
-// keeps its homes, and what was written for it is given up. What cannot be written stays. The device's thread
-// alone calls it, but for figures.
+// Demoter: moves bytes of blocks that have been spilled for long from host memory to the disk when the host
+// tier is nearly full, so that the next evictions have the faster place. It writes the bytes to slots from
+// where they lie, and the slot is their home from then on; the GPU has no part in it. A block that is fetched
+// or freed meanwhile keeps its homes, and its write is given up. Bytes that cannot be written stay. Only the
+// device's thread calls it, except for figures.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_DEMOTER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_DEMOTER_H_
@@ -23,16 +23,17 @@ namespace spillway::allocator {
 
 class Demoter {
  public:
-  // `wake` makes the device's thread call Poll; called from I/O completion threads.
+  // `wake` makes the device's thread call Poll; it is called from I/O completion threads.
   Demoter(Core* core, SoftBlocks* soft, std::function<void()> wake);
 
-  // Host buffers that a launch waits for, whatever has been there how long, and whether it needs an extent where it
-  // is. Asked under the table's lock.
+  // The host buffers for which a launch waits; bytes are then moved however short their stay has been.
+  // `keeps` tells whether the launch needs an extent where it is; it is called under the table's lock.
   struct Request {
     uint64_t buffers = 0;
     std::function<bool(const TableLock& lock, const Block& block, size_t extent)> keeps;
   };
-  // Takes in what was written, and starts what is still to leave. True when something changed.
+  // Takes in the writes that have ended, and starts those that are still to be made. Returns true when
+  // something changed.
   bool Poll(const Request& request);
   bool idle() const { return jobs_.empty(); }
   // Bytes that were moved to the disk. Any thread.
@@ -41,15 +42,15 @@ class Demoter {
  private:
   struct Job {
     Block* block;
-    uint32_t moves;  // of the block's states when the write began
+    uint32_t moves;  // the block's count of moves when the write began
     size_t extent;
-    uint32_t bytes;  // of it
+    uint32_t bytes;  // bytes of the extent
     PinnedBuffer buffer;
-    PinnedBuffer staging;  // what is written, where no disk may read the buffer itself
+    PinnedBuffer staging;  // source of the write, where no disk may read the buffer itself
     io::SlotId slot;
     int64_t began = 0;    // nanoseconds of the steady clock
     bool ended = false;   // guarded by results_mu_
-    absl::Status status;  // likewise
+    absl::Status status;  // guarded by results_mu_
   };
 
   bool CollectWrites();
@@ -69,11 +70,11 @@ class Demoter {
   const std::function<void()> wake_;
   std::vector<std::unique_ptr<Job>> jobs_;
   Request request_;          // of the last Poll
-  std::vector<Job*> begun_;  // their writes are to be given to the disk, without the lock
-  int64_t look_at_ = 0;      // steady clock, ns: the next look, unless a write ends before
-  int64_t again_at_ = 0;     // likewise: nothing is started before, since something failed
+  std::vector<Job*> begun_;  // jobs whose writes are to be given to the disk, without the lock
+  int64_t look_at_ = 0;      // next look in ns of the steady clock, unless a write ends before
+  int64_t again_at_ = 0;     // nothing starts before this time, since something failed
   os::Atomic<uint64_t> demoted_bytes_{0};
-  os::Mutex results_mu_{os::LockRank::kTier};  // what completion threads set in jobs
+  os::Mutex results_mu_{os::LockRank::kTier};  // guards the fields of jobs that completion threads set
 };
 
 }  // namespace spillway::allocator

@@ -12,11 +12,11 @@
 namespace spillway::allocator {
 namespace {
 
-// Between a failed eviction of a block and the next: 10 ms, and at most 10 s.
+// Delay between a failed eviction of a block and the next: 10 ms at first, at most 10 s.
 constexpr int64_t kFirstPauseNanos = 10'000'000;
 constexpr uint8_t kMostDoublings = 10;
 constexpr int64_t kPauseAfterDrive = 200'000'000;  // ns
-// ns: longer than the store tries a write, and the pause after it.
+// In ns: longer than the store tries a write, plus the delay after it.
 constexpr int64_t kDrivePatience = 10'000'000'000;
 
 }  // namespace
@@ -108,6 +108,9 @@ bool Evictor::TakeStarted() {
   return true;
 }
 
+// Moves one job on through its phases. A launch may take the job back at any time before the commit point.
+// The look under the lock at the beginning saves work that would be in vain; Commit and PublishCopy look
+// again under the lock, and that look decides.
 bool Evictor::Advance(EvictJob* job) {
   const EvictJob::Phase before = job->phase;
   bool cancelled;
@@ -137,7 +140,7 @@ bool Evictor::Advance(EvictJob* job) {
   if (job->phase == EvictJob::Phase::kCompare) {
     moved = copy_out_.Compare(job);
     const bool over = job->phase == EvictJob::Phase::kCopy || job->phase == EvictJob::Phase::kWaitForUses;
-    if (over) core_->standstill.Leave(&job->still);  // it has changed, and is copied while the others run
+    if (over) core_->standstill.Leave(&job->still);  // it has changed, and is copied while launches run
   }
   if (job->phase == EvictJob::Phase::kCopy) moved = copy_out_.Copy(job);
   if (job->phase == EvictJob::Phase::kVerify && AloneIfExact(job)) moved |= copy_out_.Verify(job);
@@ -146,13 +149,13 @@ bool Evictor::Advance(EvictJob* job) {
   return moved || job->phase != before;
 }
 
-// Whether no kernel runs, where that matters: a job finds out whether a block is what was copied, and exchanges what is
-// mapped.
+// Whether no kernel runs, if that matters for the job. It matters when the job finds out whether the block
+// still is what was copied, and when it exchanges a mapping.
 bool Evictor::AloneIfExact(EvictJob* job) {
   return !job->exact || SPILLWAY_MUTANT(kExchangedRunning) || core_->standstill.Join(&job->still);
 }
 
-// Nothing is mapped or unmapped while an audited launch runs; from the time a job may, such launches wait for
+// Nothing is mapped or unmapped while an audited launch runs. Once a job may do so, such launches wait for
 // it.
 bool Evictor::MayMoveLocked(const TableLock& lock, EvictJob* job) {
   if (!job->moving && !suspended_) job->moving = true;
@@ -169,8 +172,8 @@ void Evictor::AfterGatesClosed() {
   for (const auto& job : jobs_) {
     if (job->phase != EvictJob::Phase::kStarted) continue;
     job->uses = UncompletedUses(core_->clock, job->block);
-    // A launch that was inside may have used a block that was to be decommitted as unused: then its bytes
-    // count.
+    // A launch that was inside may have used a block that was to be decommitted as unused. The bytes of such
+    // a block count, so it is evicted instead.
     if (job->decommit && !job->cancelled && job->block->state == BlockState::kResident &&
         job->block->used_since_hand_out() && !SPILLWAY_MUTANT(kDecommitUsed)) {
       job->decommit = false;
@@ -183,8 +186,8 @@ void Evictor::AfterGatesClosed() {
 bool Evictor::UsesCompleted(EvictJob* job) {
   std::erase_if(job->uses, [this, job](const TimelineValue& value) {
     if (core_->clock.Completed(value)) return true;
-    // A stream that cannot be recorded on now (capture, another thread's default stream) is asked again
-    // later; what the driver refuses otherwise is this eviction's failure.
+    // A stream on which nothing can be recorded now (capture, another thread's default stream) is tried again
+    // later. Any other refusal by the driver is this eviction's failure.
     const absl::Status covered = core_->clock.Cover(value);
     if (!covered.ok() && !absl::IsUnavailable(covered)) job->failure = covered;
     return false;
@@ -194,14 +197,14 @@ bool Evictor::UsesCompleted(EvictJob* job) {
 
 // ---- Phase 3 is CopyOut's.
 
-// ---- Phase 4: the commit point. From here on the block is off the GPU.
+// ---- Phase 4: the commit point. The block is off the GPU from here on.
 
 void Evictor::Commit(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.before_commit");
   Block* const block = job->block;
   {
     const TableLock lock(core_->table);
-    if (job->cancelled && !SPILLWAY_MUTANT(kCommitWithoutLook)) return;  // Abandon finds it at the next poll
+    if (job->cancelled && !SPILLWAY_MUTANT(kCommitWithoutLook)) return;  // Abandon sees that at the next poll
     job->committed = true;
     block->memory.mapping = true;
     block->ForgetUses();
@@ -243,7 +246,7 @@ void Evictor::FinishLocked(const TableLock& lock, EvictJob* job) {
   if (job->host_copied != nullptr) core_->clock.GiveEvent(job->host_copied);
   if (job->decommit) {
     if (block->state == BlockState::kCached) core_->table.MoveLocked(lock, block, BlockState::kFree);
-    if (block->allocation.freed) {  // an unused block freed while it was being unmapped
+    if (block->allocation.freed) {  // an unused block was freed while it was being unmapped
       core_->table.MoveLocked(lock, block, BlockState::kFree);
       addresses_->FinishFree(lock, block);
     }
@@ -261,18 +264,18 @@ void Evictor::FinishLocked(const TableLock& lock, EvictJob* job) {
     block->memory.soft = job->soft;
     core_->counters.soft_evictions += job->soft ? 1 : 0;
     core_->table.MoveLocked(lock, block, BlockState::kSpilled);
-    if (block->allocation.freed) soft_->EndLocked(lock, block);  // while it was being mapped
+    if (block->allocation.freed) soft_->EndLocked(lock, block);  // freed while it was being mapped
   }
   job->phase = EvictJob::Phase::kDone;
   if (!SPILLWAY_MUTANT(kChunksNotSignalled)) core_->table.changed.NotifyAll();
 }
 
-// Phase 4 of a block that stays: it is resident, with a copy.
+// Phase 4 of a block that stays: it becomes resident again, with a copy.
 void Evictor::PublishCopy(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.before_commit");
   Block* const block = job->block;
   const TableLock lock(core_->table);
-  if (job->cancelled && !SPILLWAY_MUTANT(kPublishWithoutLook)) return;  // Abandon finds it at the next poll
+  if (job->cancelled && !SPILLWAY_MUTANT(kPublishWithoutLook)) return;  // Abandon sees that at the next poll
   if (!job->clean) copy_out_.CountSpilled(*job);
   ++core_->counters.early_copies;
   block->eviction.job = nullptr;
@@ -280,7 +283,7 @@ void Evictor::PublishCopy(EvictJob* job) {
   if (job->keeps) {
     clean_->Keep(lock, block, std::move(job->homes), job->content);
   } else {
-    clean_->Release(lock, &job->homes);  // the hash came to nothing
+    clean_->Release(lock, &job->homes);  // there is no valid hash of it
   }
   if (job->host_copied != nullptr) core_->clock.GiveEvent(job->host_copied);
   core_->standstill.Leave(&job->still);
@@ -288,9 +291,9 @@ void Evictor::PublishCopy(EvictJob* job) {
   core_->table.changed.NotifyAll();
 }
 
-// ---- A cancelled or failed job: let what is under way end, then give everything back. The block's bytes on
+// ---- A canceled or failed job: let the work under way end, then give everything back. The block's bytes on
 // the GPU were valid all the time. The job leaves the block as soon as nothing copies from it; writes end
-// without it.
+// without the block.
 
 void Evictor::Abandon(EvictJob* job) {
   core_->standstill.Leave(&job->still);
@@ -309,8 +312,8 @@ void Evictor::Abandon(EvictJob* job) {
   job->phase = EvictJob::Phase::kDone;
 }
 
-// The block is tried again after a pause, twice as long each time. Waiting claims do not count on it until it
-// has succeeded, unless it was a drive that failed: drives come back.
+// The block is tried again after a delay, which doubles each time. Waiting claims do not count on it until it
+// has succeeded, unless a drive has failed: drives come back.
 void Evictor::NoteFailureLocked(const TableLock& lock, Block* block, const absl::Status& why) {
   const int64_t now = os::Clock::System()->NowNanos();
   block->eviction.failed_at = now;
@@ -339,7 +342,7 @@ void Evictor::LetGo(EvictJob* job) {
   if (!job->stays) chunks_coming_ -= block->device_chunks();
   block->eviction.job = nullptr;
   job->block = nullptr;
-  // Freed and handed out again meanwhile, it has other bytes: a life of its own.
+  // A block that was freed and handed out again meanwhile has other bytes, in a life of its own.
   const bool same_life = job->generation == block->allocation.generation || SPILLWAY_MUTANT(kKeepOfLastLife);
   const bool keep = (job->has_copy || SPILLWAY_MUTANT(kKeepAnyCopy)) && same_life;
   if (keep && !job->homes.empty() && block->memory.reached.empty() && block->state == BlockState::kResident &&

@@ -1,9 +1,9 @@
 // Evictor: takes blocks off the GPU, in phases: close the gate, wait for the last use, copy out, unmap (the
 // commit point), publish. A block with nothing worth keeping (cached, or not used since its hand-out) is
 // decommitted: the same without the copy. Reclaimer and PlanRunner choose the blocks and the tier that is
-// tried first; CopyOut moves the bytes. PlannedUses is what the one asks the other for that. Any thread starts
-// an eviction or takes it back; the device's thread carries it on. One that fails leaves its block on the GPU
-// and is tried again after a pause.
+// tried first, and CopyOut moves the bytes. Through PlannedUses, Reclaimer asks PlanRunner about the plan.
+// Any thread starts an eviction or takes it back; the device's thread carries it on. An eviction that fails
+// leaves its block on the GPU and is tried again after a while.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_EVICTOR_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_EVICTOR_H_
@@ -26,17 +26,18 @@
 
 namespace spillway::allocator {
 
-// What the choice of victims asks of the plan in force. PlanRunner implements it; Reclaimer asks, on the
-// device's thread. Nothing here fails. Without a plan `active` is false, and blocks have no next use.
+// The questions of the choice of victims to the plan in force. PlanRunner implements them; Reclaimer asks, on
+// the device's thread. Nothing here fails. If there is no plan, `active` is false and blocks have no next
+// use.
 class PlannedUses {
  public:
   virtual ~PlannedUses() = default;
   virtual bool active() const = 0;
-  // The place from which the next use of a block is counted: the host's, or the plan's start.
+  // The place in the plan from which the next use of a block is counted: the host's, or the plan's start.
   virtual policy::LaunchIndex Now() const = 0;
   // The launch, `now` or later, that next uses the block by the plan; kNever without a plan or a use.
   virtual policy::LaunchIndex NextUse(const Block& block, policy::LaunchIndex now) const = 0;
-  // Changes with the plan that NextUse is of.
+  // Changes with the plan to which NextUse refers.
   virtual uint64_t plan_number() const = 0;
   // Chunks that the next fetch of the plan lacks; 0 when it lacks none. Cached blocks are decommitted for it,
   // live blocks never.
@@ -56,7 +57,7 @@ class Evictor {
     Reach* reach = nullptr;
     SoftBlocks* soft = nullptr;
   };
-  // `wake` makes the device's thread call Poll; called from I/O completion threads.
+  // `wake` makes the device's thread call Poll; it is called from I/O completion threads.
   Evictor(Core* core, const Parts& parts, std::function<void()> wake);
   ~Evictor();
 
@@ -67,36 +68,38 @@ class Evictor {
                    policy::PlanTier tier = policy::PlanTier::kHost);
   // Copies the block, which must be free to leave, out to that tier while it stays on the GPU. Its next
   // eviction then moves nothing, if the block has not changed. A launch that names it meanwhile takes the
-  // copy back. False, and nothing happens, while there is no hash to check by, nothing to copy, or a part of the
-  // block is reached. Any thread.
+  // copy back. Returns false, and does nothing, when there is no hash to check by, nothing to copy, or a part
+  // of the block is reached. Any thread.
   bool CopyOutLocked(const TableLock& lock, Block* block, policy::PlanTier tier);
-  // While true, no eviction begins to map, copy or unmap: an audited launch runs. Any thread.
+  // While true, no eviction begins to map, copy or unmap, because an audited launch runs. Any thread.
   void SuspendLocked(const TableLock& lock, bool on) {
     lock.Covers(core_->table);
     suspended_ = on;
   }
 
-  // Moves every job on as far as it can go without waiting. True when something changed. Device's thread.
+  // Advances every job as far as it can go without waiting. Returns true when something changed. Device's
+  // thread.
   bool Poll();
-  // Chunks that jobs under way will free, without those of cancelled jobs.
+  // Chunks that jobs under way will free, without those of canceled jobs.
   uint64_t chunks_coming(const TableLock& lock) const {
     lock.Covers(core_->table);
     return chunks_coming_;
   }
-  // Of these, the chunks of jobs that began before that time and still wait for uses of their blocks. A stream
-  // may wait for what a thread does later (cuStreamWaitValue), perhaps the one that waits for chunks. Device's
-  // thread.
+  // Part of these chunks: those of jobs that began before that time and still wait for uses of their blocks.
+  // A stream may wait for something that a thread does later (cuStreamWaitValue), perhaps the thread that
+  // waits for chunks. Device's thread.
   uint64_t ChunksStalledLocked(const TableLock& lock, int64_t began_before) const;
   bool idle() const { return jobs_.empty(); }
-  // Whether a job is under way that may yet free chunks or capacity; jobs of blocks that failed before do not
+  // Whether a job is under way that may yet free chunks or capacity. Jobs of blocks that failed before do not
   // count. Device's thread.
   bool MayFreeLocked(const TableLock& lock) const;
-  // Evictions that failed. Counted by the device's thread under the lock; others read it under the lock.
+  // Evictions that failed. The device's thread counts them under the lock; others read the count under the
+  // lock.
   uint64_t failures() const { return failures_; }
   // The first failure since ForgetFailures. Device's thread.
   const absl::Status& first_failure() const { return first_failure_; }
   void ForgetFailures() { first_failure_ = absl::OkStatus(); }
-  // Whether a drive has failed lately that may come back: claims wait for it. Device's thread.
+  // Whether a drive has failed lately that may come back, so that claims wait for it. Device's thread.
   bool MayDriveComeBack(int64_t now) const;
   // Jobs that were taken back, by the phase (EvictJob::Phase) that they had reached. For tests.
   uint64_t cancelled_in_phase[7] = {};

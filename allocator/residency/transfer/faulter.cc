@@ -12,7 +12,7 @@
 namespace spillway::allocator {
 namespace {
 
-// ns: the plan does not ask again for a block that cannot be read before.
+// In ns: the plan does not ask again for a block that cannot be read before this time has passed.
 constexpr int64_t kPauseAfterUnreadable = 10'000'000'000;
 
 }  // namespace
@@ -54,7 +54,7 @@ void Faulter::BeginLocked(const TableLock& lock, Block* block, std::vector<Chunk
 absl::Status Faulter::Start(Block* block) {
   FetchJob* const job = block->fetch.job;
   bool mapped = false;
-  // Where a mapping is to be exchanged, the device's thread does it. Nobody else changes that during the fetch.
+  // The device's thread exchanges a mapping. No other thread changes `soft` during the fetch.
   absl::Status status = block->memory.soft ? absl::OkStatus() : BringIn(job, &mapped);
   const TableLock lock(core_->table);
   if (status.ok()) {
@@ -67,7 +67,8 @@ absl::Status Faulter::Start(Block* block) {
   return status;
 }
 
-// Maps the block and enqueues what can be enqueued at once. After a failure with `mapped` the device has an error.
+// Maps the block and enqueues the copies that are possible at once. If it fails with `mapped` true, the
+// device has an error.
 absl::Status Faulter::BringIn(FetchJob* job, bool* mapped) {
   SPILLWAY_RETURN_IF_ERROR(MapBlock(core_, *job->block));
   *mapped = true;
@@ -82,7 +83,7 @@ absl::Status Faulter::BringIn(FetchJob* job, bool* mapped) {
   return status;
 }
 
-// The block lies where it did.
+// The block stays where it was.
 void Faulter::GiveUpLocked(const TableLock& lock, FetchJob* job) {
   Block* const block = job->block;
   charges_->chunks(lock).Give(&block->memory.handles);
@@ -90,14 +91,14 @@ void Faulter::GiveUpLocked(const TableLock& lock, FetchJob* job) {
   EndMeasuring(job, 0);
   ForgetHash(job);
   if (job->still && !block->memory.soft)
-    block->copies.content_known = false;  // written, perhaps, and not compared
+    block->copies.content_known = false;  // the block may have been written, and was not compared
   block->fetch.job = nullptr;
   job->block = nullptr;
   BackToSpilledLocked(lock, block);
 }
 
-// Copies may be under way: they end before the mapping goes. Rare, so plainly. False when the mapping stays,
-// with the device's error.
+// Copies may be under way and must end before the mapping goes. This is rare, so it simply waits. Returns
+// false when the mapping stays, with the device's error.
 bool Faulter::TakeMappingBack(FetchJob* job) {
   return copies_->AwaitEndIn().ok() && UnmapBlock(core_, *job->block).ok();
 }
@@ -115,7 +116,7 @@ absl::Status Faulter::MapEmpty(Block* block) {
   if (block->allocation.freed) {
     core_->table.MoveLocked(lock, block, status.ok() ? BlockState::kCached : BlockState::kFree);
     addresses_->FinishFree(lock, block);
-    wake_();  // recorded streams may keep it
+    wake_();  // recorded streams may keep the block
   }
   core_->table.changed.NotifyAll();
   return status;
@@ -155,6 +156,9 @@ bool Faulter::Poll() {
   return progress;
 }
 
+// The stage of a fetch follows from its fields. If there is an arrival event, everything has been enqueued.
+// If the block is soft, its mapping must be exchanged first. A canceled or failed fetch drains. Any other
+// fetch submits reads and enqueues copies, and may then have its bytes hashed.
 bool Faulter::Advance(FetchJob* job, bool any_demanded) {
   bool demanded;
   bool cancelled;
@@ -185,7 +189,7 @@ bool Faulter::Advance(FetchJob* job, bool any_demanded) {
   return progress;
 }
 
-// The last copy has been enqueued. When its event has completed, the block is whole.
+// The last copy has been enqueued. The block is whole when its event has completed.
 bool Faulter::CompleteArrival(FetchJob* job) {
   if (!SPILLWAY_MUTANT(kPublishBeforeEvent) && !copies_->Done(job->block->fetch.arrival)) return false;
   if (!job->staged.empty()) copy_in_.ReturnStaging(job);
@@ -194,7 +198,7 @@ bool Faulter::CompleteArrival(FetchJob* job) {
   return true;
 }
 
-// The block is whole. The spilled copy is kept or released.
+// The block is whole. Its spilled copy is kept or released.
 void Faulter::Publish(FetchJob* job) {
   Block* const block = job->block;
   uint64_t host_bytes = 0;
@@ -214,11 +218,12 @@ void Faulter::Publish(FetchJob* job) {
   if (job->still) CompareLocked(lock, job);
   if (block->fetch.prefetched) {
     core_->counters.prefetched_bytes += host_bytes + disk_bytes;
-    // No launch has asked for it so far: it was here before its launch reached the gate.
+    // No launch has asked for the block so far: it was here before its launch reached the gate.
     if (!job->demanded) core_->counters.prefetch_in_time_bytes += host_bytes + disk_bytes;
   }
   CountLateness(*job, host_bytes + disk_bytes);
-  // Not reused at once: recorded for other work, it could tie the stream of a launch in preparation to that.
+  // The event is not reused at once. If it were recorded for other work, it could tie the stream of a launch
+  // in preparation to that work.
   if (block->fetch.arrival != nullptr && block->pins > 0) {
     retired_.push_back({block, block->fetch.arrival});
   } else if (block->fetch.arrival != nullptr) {
@@ -239,7 +244,7 @@ void Faulter::Publish(FetchJob* job) {
   core_->table.changed.NotifyAll();
 }
 
-// For the rate of the link, where all of the block came from host memory.
+// Ends the measurement for the rate of the link, if all of the block came from host memory.
 void Faulter::EndMeasuring(FetchJob* job, uint64_t bytes) {
   if (job->from_host) core_->link.End(LinkDirection::kIn, bytes, os::Clock::System()->NowNanos());
   job->from_host = false;
@@ -262,8 +267,8 @@ void Faulter::CountLateness(const FetchJob& job, uint64_t bytes) {
   }
 }
 
-// ---- Taking a fetch back: what is under way ends first, then the chunks come off. Until then nothing is
-// given up, for a launch may want the block after all.
+// ---- Taking a fetch back: the work under way ends first, then the chunks are unmapped. Nothing is given up
+// until then, because a launch may want the block after all.
 
 bool Faulter::Drain(FetchJob* job) {
   Block* const block = job->block;
@@ -275,7 +280,7 @@ bool Faulter::Drain(FetchJob* job) {
     if (mark.ok()) job->drained = *mark;
     if (!mark.ok() && core_->error.any()) return false;  // nothing moves any more
   }
-  // Without a mark the copies have ended. A hash of what has arrived runs on a stream of its own.
+  // If no mark could be recorded, MarkIn has waited for the copies. A hash runs on a stream of its own.
   if (job->drained != nullptr && !copies_->Done(job->drained)) return false;
   if (job->hashed != nullptr && !copies_->Done(job->hashed)) return false;
   ForgetDrain(job);
@@ -309,7 +314,7 @@ bool Faulter::Drain(FetchJob* job) {
   return true;
 }
 
-// The mark is no longer waited for; it may be recorded again before it has completed.
+// Nothing waits for the mark any more; it may be recorded again before it has completed.
 void Faulter::ForgetDrain(FetchJob* job) {
   if (job->drained != nullptr) core_->clock.GiveEvent(job->drained);
   job->drained = nullptr;
@@ -361,7 +366,8 @@ void Faulter::ReleaseHomesLocked(const TableLock& lock, Block* block) {
   block->copies.content_known = false;
 }
 
-// What the block was read from is its content still: good for the next eviction, if it does not change.
+// The bytes from which the block was read are still its content: good for the next eviction, if the block
+// does not change.
 void Faulter::KeepCopyLocked(const TableLock& lock, Block* block) {
   const bool keep = block->copies.copy_kept && block->copies.content_known && block->memory.reached.empty();
   if (!keep) return ReleaseHomesLocked(lock, block);
@@ -369,8 +375,8 @@ void Faulter::KeepCopyLocked(const TableLock& lock, Block* block) {
   block->copies.homes.clear();
 }
 
-// A block whose only copy cannot be read stays away, and launches that name it are refused with words: the job
-// can save what it has. Each of them tries again.
+// A block whose only copy cannot be read stays away, and launches that name it are refused with a message, so
+// that the job can save what it has. Each such launch tries again.
 void Faulter::NoteUnreadable(FetchJob* job) {
   const TableLock lock(core_->table);
   const absl::Status why = std::exchange(job->unreadable, absl::OkStatus());

@@ -1,9 +1,9 @@
 // Faulter: brings spilled blocks back. The thread that starts a fetch maps the chunks and enqueues the copies
-// from host memory: a launching thread for a fault, the device's thread for a prefetch. Extents on disk go
-// through staging buffers; the device's thread drives that, with CopyIn. The spilled copy stays valid until
-// the last byte has arrived. Where the address maps the homes meanwhile (SoftBlocks), the device's thread does all of it,
-// in a standstill. A fetch that fails leaves its block spilled; a block whose only copy cannot be
-// read ends the process.
+// from host memory. This is a launching thread for a fault, and the device's thread for a prefetch. Extents
+// on disk go through staging buffers; the device's thread drives that, with CopyIn. The spilled copy stays
+// valid until the last byte has arrived. If the address maps the homes meanwhile (SoftBlocks), the device's
+// thread does everything, in a standstill. A fetch that fails leaves its block spilled. Launches that name a
+// block whose only copy cannot be read are refused.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_FAULTER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_FAULTER_H_
@@ -34,28 +34,32 @@ class Faulter {
     std::function<void(const TableLock&, Block*)> end_soft;
     HashLoader* hash = nullptr;
   };
-  // `wake` makes the device's thread call Poll; called from any thread.
+  // `wake` makes the device's thread call Poll; it is called from any thread.
   Faulter(Core* core, const Parts& parts, std::function<void()> wake);
   ~Faulter();
 
-  // Takes the chunks, beside what of the block is to be reached, and moves a kSpilled block to kFaulting.
+  // Takes the chunks, beside the extents that are to be reached, and moves a kSpilled block to kFaulting.
   void BeginLocked(const TableLock& lock, Block* block, std::vector<ChunkHandle> handles, bool prefetch);
-  // Maps the chunks, enqueues what can be enqueued and posts the rest to the device's thread. Context
-  // current, no lock. On failure the block is kSpilled again, its chunks are free, and the status says why.
+  // Maps the chunks, enqueues the copies that are possible now and posts the rest to the device's thread. The
+  // context must be current; called without the lock. On failure the block is kSpilled again and its chunks
+  // are free; the status is the reason.
   absl::Status Start(Block* block);
-  // Maps the chunks of a kEmpty block (handles set, mapping = true) and makes it kResident. As Start
-  // otherwise.
+  // Maps the chunks of a kEmpty block (handles set, mapping = true) and makes it kResident. Otherwise like
+  // Start.
   absl::Status MapEmpty(Block* block);
 
-  // A launch needs a block that is being fetched: its reads go first from now on. Takes a cancel back.
+  // Called when a launch needs a block that is being fetched: its reads go first from now on. Undoes a
+  // cancel.
   void DemandLocked(const TableLock& lock, Block* block);
-  // Takes back a fetch that no launch waits for: its chunks are needed elsewhere, or the block was freed.
+  // Takes back a fetch for which no launch waits, because its chunks are needed elsewhere or the block was
+  // freed.
   static void CancelLocked(const TableLock&, Block* block) { block->fetch.job->cancelled = true; }
 
-  // Moves every fetch on as far as it can go without waiting; ends those whose copies have arrived. True when
-  // something changed. Device's thread.
+  // Advances every fetch as far as it can go without waiting, and ends those whose copies have arrived.
+  // Returns true when something changed. Device's thread.
   bool Poll();
-  // Cancels the prefetches that no launch waits for, which frees their chunks. True when there was one.
+  // Cancels the prefetches for which no launch waits, which frees their chunks. Returns true when there was
+  // one.
   bool CancelPrefetchesLocked(const TableLock& lock);
   bool idle() const { return jobs_.empty(); }
   size_t prefetches_under_way() const;
@@ -81,15 +85,15 @@ class Faulter {
   void ForgetDrain(FetchJob* job);
   void GiveRetiredLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool Advance(FetchJob* job, bool any_demanded);
-  // A fetch that was taken back: spilled as before, or gone if it was freed meanwhile.
+  // Ends a fetch that was taken back: the block is spilled as before, or gone if it was freed meanwhile.
   void BackToSpilledLocked(const TableLock& lock, Block* block)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void ReleaseHomesLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void KeepCopyLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void NoteUnreadable(FetchJob* job);
 
-  // An arrival event that a launching thread may just be making its stream wait for. Kept until the block has
-  // no pin.
+  // An arrival event that a launching thread may just be making its stream wait for. It is kept until the
+  // block has no pin.
   struct Retired {
     Block* block;
     CUevent event;

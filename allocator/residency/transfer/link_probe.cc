@@ -11,11 +11,11 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr double kBatchNanos = 1e6;          // that a batch should take
+constexpr double kBatchNanos = 1e6;          // duration at which a batch aims
 constexpr uint32_t kMostCopies = 8;          // in one direction of a batch
-constexpr int64_t kRetryAfter = 10'000'000;  // where there were no buffers or chunks
-constexpr double kDrift = 0.25;              // of the job's own rates, from the last measurement on
-constexpr uint64_t kChunksOfRound = 2;       // one for each direction; where only one is free, half of it
+constexpr int64_t kRetryAfter = 10'000'000;  // when there were no buffers or chunks
+constexpr double kDrift = 0.25;              // of the job's own rates since the last measurement
+constexpr uint64_t kChunksOfRound = 2;       // one for each direction; if only one is free, half of it
 
 size_t PlaceOf(LinkDirection direction) { return static_cast<size_t>(direction); }
 
@@ -85,7 +85,8 @@ bool LinkProbe::Begin(int64_t now) {
   return true;
 }
 
-// Free handles as they are, since nothing is made for a measurement, and a pinned buffer for each direction.
+// Takes free handles as they are, since nothing is created for a measurement, and a pinned buffer for each
+// direction.
 bool LinkProbe::TakeMemory() {
   HostPool* const host = core_->parts.host;
   if (host == nullptr) return false;
@@ -119,7 +120,7 @@ absl::Status LinkProbe::Map() {
                       "reserving addresses to measure the link"));
   absl::Status status = MapHandles(core_, address_, handles_);
   if (status.ok()) return status;
-  if (core_->error.any()) {  // they may be mapped still, and are nobody's any more
+  if (core_->error.any()) {  // the handles may still be mapped, and belong to nobody any more
     handles_.clear();
   } else {
     driver.cuMemAddressFree(address_, ChunksOf(handles_) * core_->chunk_bytes);
@@ -182,14 +183,14 @@ absl::StatusOr<LinkBatch> LinkProbe::Times() const {
   return batch;
 }
 
-// A batch has ended.
+// Called when a batch has ended: takes its times, and begins the next batch or ends the measurement.
 absl::Status LinkProbe::Next(int64_t now) {
   SPILLWAY_ASSIGN_OR_RETURN(const LinkBatch times, Times());
   spoilt_ |= copies_->enqueued() != enqueued_;
   const auto rate = [](double bytes, double nanos) { return nanos > 0 ? bytes * 1e9 / nanos : 0; };
   Batch next = Batch::kIn;
   switch (batch_) {
-    case Batch::kFirst: {  // the first copies are slow; they only tell how many make a batch
+    case Batch::kFirst: {  // the first copies are slow, and only show how many make a batch
       const double nanos = std::max({times.in_end - times.in_begin, times.out_end, 1.0});
       copies_of_batch_ = static_cast<uint32_t>(std::clamp(kBatchNanos / nanos, 1.0, double{kMostCopies}));
       break;
@@ -225,7 +226,7 @@ void LinkProbe::Finish(int64_t now, bool failed) {
   not_before_ = now + core_->options.link_apart_nanos;
   given_up_ = failed;
   core_->counters.link_measuring_nanos += static_cast<uint64_t>(now - began_);
-  // What was enqueued before a call failed may still be under way.
+  // Copies that were enqueued before a call failed may still be under way.
   if (failed && enqueued && !(copies_->AwaitEndOut().ok() && copies_->AwaitEndIn().ok())) return;
   GiveMemoryBack();
   if (rounds_.empty() || failed) {

@@ -27,7 +27,8 @@ absl::Status MapAgain(Core* core, Block* block, bool take_back) {
         SPILLWAY_RETURN_IF_ERROR(core->AwaitChangeLocked(&lock, wait));
     }
     if (!block->memory.unmapped) return absl::OkStatus();
-    // Under one lock with setting `mapping`: no decommit may give its chunks away now.
+    // The cancel and the store to `mapping` are under one lock, so no decommit can give the chunks away
+    // between them.
     if (take_back) core->table.CancelEvictionLocked(lock, block);
     block->memory.mapping = true;
     block->memory.peers = 0;  // a new mapping is open to its own device alone
@@ -47,14 +48,14 @@ void OpenToDevice(Core* core, int device, const std::vector<Block*>& pinned) {
     }
   }
   if (lacking.empty()) return;
-  // Pins keep what is mapped. A copy between devices does without; a kernel is only launched on what the
-  // driver says can be reached, and then this does not fail.
+  // The pins keep the mappings. Errors are ignored: a copy between devices does without access, and a kernel
+  // is only launched on blocks that the driver reports as reachable, for which this does not fail.
   for (Block* block : lacking) {
     const uint64_t bytes = block->chunks * core->chunk_bytes;
     GrantAccess(core->parts.driver, device, block->address, bytes).IgnoreError();
   }
   const TableLock lock(core->table);
-  for (Block* block : lacking) block->memory.peers |= bit;  // for good or in vain: it is not asked for again
+  for (Block* block : lacking) block->memory.peers |= bit;  // granted or not, it is not tried again
 }
 
 }  // namespace
@@ -63,7 +64,7 @@ bool TakeChunksLocked(Core* core, Charges* charges, TableLock* lock, const std::
                       std::vector<ChunkHandle>* handles) {
   ChunkPool& pool = charges->chunks(*lock);
   Supply supply;
-  // The driver refused memory a moment ago: what were released now might not come back.
+  // The driver refused memory a moment ago, so handles that were released now might not come back.
   const bool scarce = charges->lowered_at(*lock) != 0;
   if (!(scarce && pool.TakeAsTheyAre(blocks, &supply.handles)) && !pool.Begin(blocks, &supply)) return false;
   if (!supply.handles.empty()) charges->NotePath(*lock, ChunkPath::kFreeChunks);
@@ -79,7 +80,7 @@ bool TakeChunksLocked(Core* core, Charges* charges, TableLock* lock, const std::
     core->error.Note(status);
     core->table.mu.Lock();
     pool.End(&supply);
-    core->table.changed.NotifyAll();  // what was released and not created may be now
+    core->table.changed.NotifyAll();  // released chunks may be created now
     charges->NotePeak(*lock);
   }
   *handles = std::move(supply.handles);

@@ -11,16 +11,17 @@
 namespace spillway::allocator {
 namespace {
 
-// How long nothing may help the first claim before it is refused: another thread's pins or frees may still
-// end.
+// Time for which nothing may help the first claim before it is refused: another thread's pins or frees may
+// still end.
 constexpr int64_t kStuckNanos = 200'000'000;
-// The same once evictions have failed: what failed may pass.
+// The same after evictions have failed, because the cause may pass.
 constexpr int64_t kFailureNanos = 1'000'000'000;
-// How long a waiting launch counts on evictions that wait for uses of their blocks. Then others leave, too.
+// Longest time for which a waiting launch counts on evictions that wait for uses of their blocks. Other
+// blocks leave, too, after that.
 constexpr int64_t kLongestUseNanos = 1'000'000'000;
-// Between two looks of a waiting launch for host buffers, and for blocks that are to come back whole.
+// Time between two checks by a claim that waits for host buffers, or for blocks that are to come back whole.
 constexpr int64_t kLookAgainNanos = 10'000'000;
-// How long a refused chunk keeps the budget down.
+// Time for which a refused chunk keeps the budget down.
 constexpr int64_t kTryCreateNanos = 1'000'000'000;
 
 bool HasNoPinOrTransfer(const Block& block) {
@@ -68,9 +69,11 @@ uint64_t Reclaimer::ChunksComingLocked(const TableLock& lock) const {
 Reclaimer::Missing Reclaimer::MissingChunksLocked(const TableLock& lock) {
   const auto above = [](uint64_t goal, uint64_t have) { return goal > have ? goal - have : 0; };
   const uint64_t coming = ChunksComingLocked(lock);
-  // A plan keeps its own headroom. Without one a reserve is kept, so that a fault seldom waits.
+  // A plan keeps its own headroom. A reserve is kept when there is no plan, so that a fault seldom waits.
   const bool keep_reserve = core_->pressure.load() && core_->evict.load() && !planned_->active();
   const uint64_t reserve = keep_reserve ? core_->free_reserve_bytes.load() / core_->chunk_bytes : 0;
+  // Claims and the reserve may use every available chunk. Chunks above the target must become free ones,
+  // since only those can go back to the driver.
   Missing missing;
   missing.any = std::max(
       above(std::max(claims_->WantedLocked(lock), reserve), charges_->chunks(lock).available() + coming),
@@ -88,7 +91,7 @@ bool Reclaimer::StartEvictions() {
       charges_->RestoreTarget(lock);
     }
     const Missing missing = MissingChunksLocked(lock);
-    // An eviction that failed is tried again after its pause, a budget that fell after a second.
+    // An eviction that failed is tried again after its delay, and a budget that fell after a second.
     host_waits_ = claims_->waits_unheard(lock);
     waits_for_time_ =
         host_waits_ || missing.any > 0 || missing.cached_only > 0 || charges_->lowered_at(lock) != 0;
@@ -107,7 +110,7 @@ bool Reclaimer::StartEvictions() {
         ChooseDecommitsLocked(lock, std::max(missing.any, missing.cached_only), demand, &victims);
     if (missing.any > decommitted && core_->evict.load())
       ChooseVictimsLocked(lock, missing.any - decommitted, demand, &victims);
-    // A prefetch is of a block that is needed soon: it gives its chunks back where nothing else can.
+    // A prefetched block is needed soon, so it gives its chunks back only when nothing else can.
     if (demand && ChunkCount(victims) < missing.any) cancelled = faulter_->CancelPrefetchesLocked(lock);
     started = !victims.empty();
     if (started) evictor_->StartLocked(lock, victims);
@@ -139,7 +142,8 @@ void Reclaimer::SelectLocked(const TableLock& lock, policy::VictimIndex* index, 
   for (const auto key : chosen) victims->push_back(table.BlockOf(key));
 }
 
-// Blocks with nothing worth keeping: freed ones first, then those handed out and not used yet.
+// Chooses blocks with nothing worth keeping: first freed ones, then those that were handed out and not used
+// yet.
 uint64_t Reclaimer::ChooseDecommitsLocked(const TableLock& lock, uint64_t chunks, bool demand,
                                           std::vector<Block*>* victims) {
   BlockTable::Victims& choice = core_->table.victims;
@@ -161,9 +165,9 @@ uint64_t Reclaimer::ChooseDecommitsLocked(const TableLock& lock, uint64_t chunks
   return ChunkCount(*victims);
 }
 
-// Live blocks: the one needed farthest ahead, else the least recently used. In the background only blocks
-// whose last use is over; for a waiting launch any. A block whose eviction failed is left alone for its
-// pause.
+// Chooses live blocks: the one needed farthest ahead, or else the least recently used. In the background only
+// blocks whose last use is over leave; any block leaves for a waiting launch. A block whose eviction failed
+// is left alone for its delay.
 void Reclaimer::ChooseVictimsLocked(const TableLock& lock, uint64_t chunks, bool demand,
                                     std::vector<Block*>* victims) {
   const int64_t now = os::Clock::System()->NowNanos();
@@ -196,8 +200,8 @@ bool Reclaimer::IsIdle(const Block& block) const {
   });
 }
 
-// What could not leave before the first claim came may be able to by now: whatever stood in its way may have gone. True
-// when there was such a block; each counts once for a claim.
+// Ends the delays of blocks that could not leave before the first claim came, because their obstacle may have
+// gone by now. Returns true when there was such a block; each counts once for a claim.
 bool Reclaimer::EndEarlierPausesLocked(const TableLock& lock) {
   const int64_t now = os::Clock::System()->NowNanos();
   bool any = false;
@@ -214,8 +218,10 @@ bool Reclaimer::EndEarlierPausesLocked(const TableLock& lock) {
   return any;
 }
 
-// Refuses the first claim when nothing is left that could free chunks. What has failed before is tried again,
-// and counts as able to free some until something has failed since chunks were last freed.
+// Refuses the first claim when nothing is left that could free chunks. A block whose eviction failed is tried
+// again, and counts as able to free chunks until an eviction has failed since chunks were last freed. The
+// last resorts come in order: ending earlier delays, lending, waiting for a larger share, reaching more in
+// host memory. The claim is refused when none of them helps.
 void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
   const int64_t now = os::Clock::System()->NowNanos();
   const uint64_t freed = core_->counters.evictions.load() + addresses_->frees(lock);
@@ -252,9 +258,10 @@ void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
   }
 }
 
-// ---- Host buffers for what a launch reaches.
+// ---- Host buffers for extents that a launch reaches.
 
-// What is reached and not needed now leaves, whatever it is; the Demoter writes to the disk what has left longest ago.
+// Any reached block that is not needed now leaves. The Demoter writes the blocks that left longest ago to the
+// disk.
 bool Reclaimer::FreeHostBuffers() {
   if (!host_waits_) {
     host_stuck_since_ = 0;
@@ -304,7 +311,7 @@ void Reclaimer::RefuseIfNoHostLocked(const TableLock& lock, uint64_t wanted, boo
     host_stuck_head_ = head;
     host_free_then_ = free;
   }
-  // The Demoter looks once a second.
+  // This is twice the Demoter's interval, which is one second.
   if (now - host_stuck_since_ < 2 * kFailureNanos) return;
   host_stuck_since_ = 0;
   claims_->RefuseHeadLocked(
@@ -315,7 +322,7 @@ void Reclaimer::RefuseIfNoHostLocked(const TableLock& lock, uint64_t wanted, boo
                 " of them. A larger budget, more host memory or smaller tensors make it fit"));
 }
 
-// ---- Giving back.
+// ---- Giving chunks back.
 
 bool Reclaimer::ReleaseExcess() {
   std::vector<ChunkHandle> handles;

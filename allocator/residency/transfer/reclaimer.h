@@ -1,7 +1,7 @@
 // Reclaimer: decides how much must leave the GPU, and which blocks: for the first claim in the queue, for a
-// reserve, for a budget that has fallen. Freed blocks are decommitted first. Then the block needed farthest
-// ahead by the plan in force leaves; without a plan, the least recently used. It refuses the first claim when
-// nothing is left that could free chunks. The device's thread alone calls it.
+// reserve, and for a budget that has fallen. It first decommits freed blocks. Then it evicts the block that
+// is needed farthest ahead by the plan in force, or the least recently used one without a plan. It refuses
+// the first claim when nothing is left that could free chunks. Only the device's thread calls it.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_RECLAIMER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_RECLAIMER_H_
@@ -37,11 +37,11 @@ class Reclaimer {
   };
   Reclaimer(Core* core, const Parts& parts);
 
-  // Starts what must leave, and gives chunks above the budget back to the driver. True when something was
-  // done.
+  // Starts the evictions that are needed, and gives chunks above the budget back to the driver. Returns true
+  // when something was done.
   bool Poll();
-  // Whether chunks are missing, or the budget has fallen: what could not be done now is tried again after a
-  // while.
+  // Whether chunks are missing, or the budget has fallen. Work that could not be done now is then tried again
+  // after a while.
   bool waits_for_time() const { return waits_for_time_; }
 
  private:
@@ -50,31 +50,35 @@ class Reclaimer {
     uint64_t cached_only = 0;
     uint64_t any = 0;
   };
-  uint64_t ChunksComingLocked(const TableLock& lock) const;  // that evictions will free before long
+  uint64_t ChunksComingLocked(const TableLock& lock) const;  // chunks that evictions will free before long
   Missing MissingChunksLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool StartEvictions();
-  // Adds the first blocks of `index` that may leave, until they are `chunks` together: by their next use, then
-  // by `idle_since`.
+  // Adds the first blocks of `index` that may leave, until they are `chunks` together: by their next use,
+  // then by `idle_since`.
   void SelectLocked(const TableLock& lock, policy::VictimIndex* index, uint64_t chunks,
                     absl::FunctionRef<uint64_t(const Block&)> idle_since,
                     absl::FunctionRef<bool(const Block&)> may_leave, std::vector<Block*>* victims)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // Adds blocks with nothing worth keeping; returns their chunks. Unused live ones only for `demand`.
+  // Adds blocks with nothing worth keeping, and returns their chunks. Adds unused live blocks only for
+  // `demand`.
   uint64_t ChooseDecommitsLocked(const TableLock& lock, uint64_t chunks, bool demand,
                                  std::vector<Block*>* victims) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // Adds live blocks until `chunks` are found. `demand`: a launch waits, so blocks in use may go, too.
+  // Adds live blocks until `chunks` are found. `demand` means that a launch waits, so blocks in use may go,
+  // too.
   void ChooseVictimsLocked(const TableLock& lock, uint64_t chunks, bool demand, std::vector<Block*>* victims)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool IsIdle(const Block& block) const;
-  // Refuses the first claim when nothing could free chunks for a while. `cancelled`: something is on its way.
+  // Refuses the first claim when nothing could free chunks for a while. `cancelled` means that chunks are on
+  // their way.
   void RefuseIfStuckLocked(const TableLock& lock, bool cancelled)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool EndEarlierPausesLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // Has reached blocks leave for the first claim's sake. Refuses it when no host buffer comes free for a while.
+  // Evicts reached blocks for the first claim's sake. Refuses the claim when no host buffer comes free for a
+  // while.
   bool FreeHostBuffers();
   void RefuseIfNoHostLocked(const TableLock& lock, uint64_t wanted, bool coming)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // Gives free chunks above the target back to the driver. True when there was one.
+  // Gives free chunks above the target back to the driver. Returns true when there was one.
   bool ReleaseExcess();
 
   Core* const core_;
@@ -88,12 +92,13 @@ class Reclaimer {
   const Demoter* const demoter_;
 
   bool waits_for_time_ = false;
-  // Since when nothing could help this first claim, and what had been freed by then.
+  // Time since which nothing could help this first claim, and the evictions and frees that were counted by
+  // then.
   int64_t stuck_since_ = 0;
   uint64_t stuck_head_ = 0;
-  int64_t head_since_ = 0;  // when it was first seen
+  int64_t head_since_ = 0;  // when this first claim was first seen
   uint64_t freed_then_ = 0;
-  // The same of host buffers, and how many were free.
+  // The same for host buffers, and the number that was free.
   int64_t host_stuck_since_ = 0;
   int64_t look_again_at_ = 0;
   bool host_waits_ = false;  // the first claim waits for them, or for blocks that are to come back whole

@@ -11,7 +11,7 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr int64_t kUsesNanos = 1'000'000'000;  // for which the uses of a freed block are waited for
+constexpr int64_t kUsesNanos = 1'000'000'000;  // longest wait for the uses of a freed block
 
 }  // namespace
 
@@ -50,14 +50,15 @@ bool SoftBlocks::Poll() {
   return progress;
 }
 
-// A freed block may still be used by what its streams had been given, and by nothing that comes later. They may wait for
-// the thread that waits for the address: a standstill comes to its end.
+// A freed block may still be used by the work that its streams had been given, and by nothing that comes
+// later. The work may itself wait for the thread that waits for the address. A standstill is used after a
+// second, because a standstill comes to its end.
 bool SoftBlocks::Ready(Job* job) {
   const bool waited = os::Clock::System()->NowNanos() - job->began > kUsesNanos;
   if (!job->freed || job->still || waited) return core_->standstill.Join(&job->still);
   std::erase_if(job->uses, [this](const TimelineValue& value) {
     if (core_->clock.Completed(value)) return true;
-    core_->clock.Cover(value).IgnoreError();  // asked again at the next poll
+    core_->clock.Cover(value).IgnoreError();  // tried again at the next poll
     return false;
   });
   return job->uses.empty();
@@ -79,12 +80,12 @@ bool SoftBlocks::Advance(Job* job) {
   if (!job->over) {
     {
       const TableLock lock(core_->table);
-      if (!soft()) return true;  // seen at the next poll
+      if (!soft()) return true;  // noticed at the next poll
       block->memory.mapping = true;
     }
     SPILLWAY_DELAY_POINT("soft.ends");
     job->over = true;
-    if (UnmapBlock(core_, *block).ok()) {  // else it is the device's error, and the block stays as it is
+    if (UnmapBlock(core_, *block).ok()) {  // otherwise it is the device's error, and the block stays as it is
       const TableLock lock(core_->table);
       FinishLocked(lock, block);
     }
@@ -95,7 +96,7 @@ bool SoftBlocks::Advance(Job* job) {
 
 void SoftBlocks::FinishLocked(const TableLock& lock, Block* block) {
   block->memory.mapping = block->memory.soft = block->memory.soft_ends = false;
-  block->copies.content_known = false;  // it may have been written where it lies
+  block->copies.content_known = false;  // a kernel may have written it where it lies
   if (block->allocation.freed) {
     block->ForgetUses();
     clean_->Release(lock, &block->copies.homes);

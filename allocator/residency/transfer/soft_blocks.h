@@ -1,10 +1,11 @@
-// SoftBlocks: spilled blocks whose addresses map the host memory in which their bytes lie, where SPILLWAY_REACH is on. A
-// kernel that has such an address from elsewhere than its parameters uses these bytes over the link, and they count. The
-// Evictor maps a block so when all of its homes are in host memory, the Faulter takes it away when the block comes back;
-// each does so in a standstill, so that no kernel finds the address unmapped or the bytes half moved.
+// SoftBlocks: spilled blocks whose addresses map the host memory in which their bytes lie, where
+// SPILLWAY_REACH is on. A kernel that has such an address from elsewhere than its parameters uses these bytes
+// over the link, and its writes count. The Evictor maps a block in this way when all of its homes are in host
+// memory, and the Faulter takes the mapping away when the block comes back. Each does so in a standstill, so
+// that no kernel finds the address unmapped or the bytes half moved.
 //
-// Here a mapping is taken away that is to go for another reason: the block was freed, its bytes are to go to the disk, or
-// are dropped by a pause. A mapping that fails leaves the block spilled as any other.
+// This class takes a mapping away for any other reason: the block was freed, its bytes are to go to the disk,
+// or a pause drops them. A mapping that fails leaves the block spilled like any other.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_SOFT_BLOCKS_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_SOFT_BLOCKS_H_
@@ -29,17 +30,19 @@ class SoftBlocks {
 
   // ---- Device's thread, without the lock.
 
-  // Maps the host memory of the block, of which all is at `homes` and in `memory.reached`, at its address. Its chunks have
-  // been unmapped, `mapping` is set, in a standstill. False: nothing is mapped.
+  // Maps the host memory of the block, all of which is at `homes` and in `memory.reached`, at its address.
+  // Its chunks have been unmapped and `mapping` is set; called in a standstill. Returns false when nothing is
+  // mapped.
   bool Map(const Block& block, const std::vector<ExtentHome>& homes);
-  // Goes on with what was asked for. True when something changed.
+  // Goes on with the mappings that are to be taken away. Returns true when something changed.
   bool Poll();
   bool idle() const { return jobs_.empty(); }
 
   // ---- Under the lock.
 
-  // Has the mapping of a soft block taken away; nothing to do where that was asked for. A fetch that begins before does
-  // it itself. Of a freed block the homes are then given back, and its free is finished. Any thread.
+  // Begins to take away the mapping of a soft block; does nothing when that was requested before. A fetch
+  // that begins earlier does it itself. For a freed block the homes are then given back, and its free is
+  // finished. Any thread.
   void EndLocked(const TableLock& lock, Block* block);
 
  private:
@@ -48,7 +51,7 @@ class SoftBlocks {
     int64_t began = 0;                // nanoseconds of the system's steady clock
     std::vector<TimelineValue> uses;  // of a freed block
     bool freed = false;
-    bool still = false;  // in a standstill, for one that is not freed
+    bool still = false;  // in a standstill, for a block that is not freed
     bool over = false;
   };
 

@@ -1,4 +1,4 @@
-// Faulter, second part: blocks that come back from where their addresses map them.
+// Faulter, second part: fetches blocks from host memory that their addresses map.
 #include <utility>
 
 #include "allocator/memory/test_points.h"
@@ -8,7 +8,7 @@
 
 namespace spillway::allocator {
 
-// Takes the mapping of the block's homes away, and maps its chunks. Nothing runs meanwhile.
+// Takes the mapping of the block's homes away, and maps its chunks. No kernel runs meanwhile.
 bool Faulter::Exchange(FetchJob* job) {
   Block* const block = job->block;
   const bool ready = core_->standstill.Join(&job->still);
@@ -37,7 +37,8 @@ bool Faulter::Exchange(FetchJob* job) {
   return true;
 }
 
-// While it was away a kernel may have written the block: then the hash of what had left is not that of what is there.
+// A kernel may have written the block while it was away. The hash of the bytes that had left then differs
+// from that of the bytes that are there.
 void Faulter::EnqueueHash(FetchJob* job) {
   const Block& block = *job->block;
   DeviceHash* const hash = hash_->Get();

@@ -9,12 +9,12 @@ namespace spillway::allocator {
 namespace {
 
 constexpr size_t kMostOperands = 8;                   // of one sample
-constexpr uint64_t kMostBytes = uint64_t{256} << 20;  // of one sample, but for its first operand
+constexpr uint64_t kMostBytes = uint64_t{256} << 20;  // of one sample, except for its first operand
 constexpr uint32_t kAskOneIn = 16;
 constexpr int64_t kLeastPauseNanos = 200'000;
 
-// One of kAskOneIn, at gaps without a pattern: else those asked would be the same ones of each iteration whose
-// number of launches has a factor in common with the gap.
+// Picks one launch of kAskOneIn, at gaps without a pattern. A constant gap would pick the same launches in
+// each iteration, if the number of its launches has a factor in common with the gap.
 bool IsAsked(uint32_t launch) { return (launch * uint64_t{0x9e3779b97f4a7c15u}) >> 60 == 0; }
 static_assert(kAskOneIn == 16, "as many as four bits tell");
 
@@ -60,7 +60,8 @@ void WriteSampler::ChooseLocked(uint64_t tag, const AccessSet& set, const std::v
     const uint32_t here = place++;
     if (operands_.size() == kMostOperands || !IsOpenLocked(tag, here, now)) continue;
     const Block& block = table_->at(id);
-    // The other blocks of the set are freed, or integers that look like addresses: they need not be mapped.
+    // The other blocks of the set are freed, or are integers that look like addresses. They need not be
+    // mapped.
     if (std::find(pinned.begin(), pinned.end(), &block) == pinned.end()) continue;
     const uint64_t size = Core::BytesOfCopy(block);
     if (!operands_.empty() && bytes + size > kMostBytes) continue;
@@ -108,7 +109,8 @@ void WriteSampler::End(CUstream stream, bool launched) {
     whole_ &= request.ok();
   }
   if (driver_->cuEventRecord(ended_, stream) != CUDA_SUCCESS) {
-    // Without the event only a wait shows when the hashes are done; without that this look never ends.
+    // Only a wait shows when the hashes are done if there is no event. If the wait fails as well, this sample
+    // never ends.
     if (driver_->cuStreamSynchronize(stream) != CUDA_SUCCESS) return;
     whole_ = false;
   }
@@ -129,7 +131,7 @@ bool WriteSampler::Poll() {
     os::MutexLock lock(&mu_);
     for (const Operand& operand : operands_) learnt_.Note(tag_, operand.place, operand.changed);
   }
-  // The hashes after the launch took what those before it did.
+  // The hashes after the launch took as long as those before it.
   float milliseconds = 0;
   int64_t cost = host_nanos_;
   if (whole_ && driver_->cuEventElapsedTime(&milliseconds, began_, hashed_) == CUDA_SUCCESS) {

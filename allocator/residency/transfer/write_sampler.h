@@ -1,7 +1,7 @@
 // WriteSampler: learns which accesses write, by hashing blocks on the launch's own stream before and after
-// sampled launches. One sample at a time; samples are spaced so that they take at most a fixed share of the
-// time. Launches asks on launching threads, the device's thread takes the results in. Plans use what is
-// learnt; nothing relies on it. A sample that fails is dropped.
+// sampled launches. It takes one sample at a time, and spaces the samples so that they take at most a fixed
+// share of the time. Launches asks on launching threads; the device's thread takes in the results. Plans use
+// the learned facts, but nothing relies on them. A sample that fails is dropped.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_WRITE_SAMPLER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_WRITE_SAMPLER_H_
@@ -23,33 +23,33 @@ namespace spillway::allocator {
 
 class WriteSampler {
  public:
-  // Samples take at most one part in so many of the time.
+  // Samples take at most one part in kShare of the time.
   static constexpr int64_t kShare = 33;
-  // Launches between two samples of the same access: they are to come from different iterations, or from
-  // other blocks.
+  // Least number of launches between two samples of the same access, so that they come from different
+  // iterations, or from other blocks.
   static constexpr policy::LaunchIndex kApart = 256;
 
   WriteSampler(const CudaDriver* driver, const HashLoader* hash, const BlockTable* table)
       : driver_(driver), hash_(hash), table_(table) {}
 
-  // Whether this launch is to be sampled: now and then, when it has an access that is not settled. Cheap. Any
+  // Whether to sample this launch: now and then, when it has an access that is not settled. Cheap. Any
   // thread, without a lock.
   bool Wants(uint64_t tag, const AccessSet& set, policy::LaunchIndex now);
-  // Right before and right after such a launch, by the same thread, under its pins and with the device's
-  // context current: enqueues on its stream the hashes of blocks of the set that are `pinned`. Begin returns
-  // false when nothing is to be sampled; then there is no End.
+  // Called right before and right after such a launch, by the same thread, under its pins and with the
+  // device's context current. They enqueue on its stream the hashes of those blocks of the set that are
+  // `pinned`. Begin returns false when nothing is sampled; End is not called then.
   bool Begin(uint64_t tag, const AccessSet& set, const std::vector<Block*>& pinned, policy::LaunchIndex now,
              CUstream stream);
   void End(CUstream stream, bool launched);
 
-  // Takes in a sample whose hashes the device has computed. True when there was one. Device's thread.
+  // Takes in a sample whose hashes the device has computed. Returns true when there was one. Device's thread.
   bool Poll();
-  // What has been learnt up to now; null before the first result. Any thread.
+  // The facts learned up to now; null before the first result. Any thread.
   std::shared_ptr<const policy::WriteFacts> facts() const;
   uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }
 
  private:
-  // A sample goes round: idle -> open (Begin) -> queued (End) -> idle (Poll). The thread that moves it on
+  // The states of a sample: idle -> open (Begin) -> queued (End) -> idle (Poll). The thread that moves it on
   // owns it.
   enum class Phase : uint8_t { kIdle, kOpen, kQueued };
   struct Operand {
@@ -71,16 +71,16 @@ class WriteSampler {
   const BlockTable* const table_;
 
   os::Atomic<Phase> phase_{Phase::kIdle};
-  os::Atomic<int64_t> next_nanos_{0};  // no sample before it
-  os::Atomic<uint32_t> asked_{0};      // launches asked about; most are skipped at once
+  os::Atomic<int64_t> next_nanos_{0};  // no sample starts before this time
+  os::Atomic<uint32_t> asked_{0};      // launches that were asked about; most are skipped at once
   os::Atomic<uint64_t> looks_{0};
 
-  // ---- For the owner of the sample.
+  // ---- Used by the sample's owner.
   std::vector<Operand> operands_;
   uint64_t tag_ = 0;
-  bool whole_ = false;  // launched, and all hashes enqueued
+  bool whole_ = false;  // the launch was made, and all hashes are enqueued
   int64_t host_nanos_ = 0;
-  CUevent began_ = nullptr, hashed_ = nullptr, ended_ = nullptr;  // with times; made once
+  CUevent began_ = nullptr, hashed_ = nullptr, ended_ = nullptr;  // events with times; created once
 
   mutable os::Mutex mu_{os::LockRank::kRecorder};
   policy::WriteFacts learnt_ ABSL_GUARDED_BY(mu_);

@@ -46,7 +46,7 @@ class WordsTest(Planted):
             (self.root / path).unlink()
         for path in ("tests/io/a_test.cc", "bench/a.cc", "integration/simcuda/a.cc"):
             self.assertEqual(self.found(path, "int lump;  // a lump\n"), [])
-        self.assertEqual(self.found("docs/results/2026-11-22-jobs.md", "A lump.\n"), [])
+        self.assertEqual(self.found("docs/results/archive/2026-11-22-jobs.md", "A lump.\n"), [])
 
     def test_words_of_several_parts_are_found_whole(self):
         self.assertEqual(self.found("io/a.cc", "int old = peg;  // an old, used peg\n"), [])

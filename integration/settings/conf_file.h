@@ -35,7 +35,7 @@ struct ConfFileEntry {
 
 struct ConfFile {
   char problem
-      [768]; /* what is wrong, with file, line and what to do; no entries then. Empty: nothing */
+      [768]; /* what is wrong, with file, line and what to do; no entries then. Empty: nothing is wrong */
   size_t count;
   struct ConfFileEntry entries[kMostConfFileEntries];
   char* text; /* the bytes that the entries point into */

@@ -25,8 +25,8 @@
 
 namespace spillway::integration {
 
-// Iterations per second, from figures that come now and then. The rate covers at least the last second, and
-// at most the time between two looks.
+// Iterations per second, from figures that come now and then. The rate covers the time since the previous
+// look, or the last one to two seconds if looks come more often than once a second.
 class IterationRate {
  public:
   // Returns 0 if no iteration is known or no second has passed.

@@ -1,7 +1,7 @@
 // One estimate: from the options of `spillway estimate` to the iteration's trace, whether it fits, and the
-// simulator's result. Used by the subcommand, its report and its sweep. Reads the model's and the machine's
-// file; prints nothing. The result does not depend on the number of workers. Fails for wrong options and
-// files.
+// simulator's result. Used by the subcommand, its report and its sweep, on one thread, with workers for the
+// simulations. Reads the model's and the machine's file; prints nothing. The result does not depend on the
+// number of workers. Fails for wrong options and files.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_ESTIMATE_RUN_H_
 #define SPILLWAY_INTEGRATION_CLI_ESTIMATE_RUN_H_

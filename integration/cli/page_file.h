@@ -1,5 +1,5 @@
 // Pages as files: the drawing library that is part of each, and the writing of a page. For the subcommands
-// that make pages. Reads and writes files; an error names the file.
+// that make pages, on the program's main thread. Reads and writes files; an error names the file.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_PAGE_FILE_H_
 #define SPILLWAY_INTEGRATION_CLI_PAGE_FILE_H_

@@ -1,6 +1,6 @@
 // The data files of runs as a command line names them: files, and folders that stand for the data files in
-// them. They are grouped into runs: the ranks of one job are one run. For `spillway report`. Reads files; an
-// error names the file or folder and what is accepted.
+// them. They are grouped into runs: the ranks of one job are one run. For `spillway report`, on the program's
+// main thread. Reads files; an error names the file or folder and what is accepted.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_RUN_FILES_H_
 #define SPILLWAY_INTEGRATION_CLI_RUN_FILES_H_

@@ -1,6 +1,7 @@
 // One run of `spillway simulate`: its options, and the result of planning a workload for one machine and
-// executing the plan in the simulator. The subcommand, its report and the sweep all use it; it prints nothing
-// and touches no file. Fails for wrong options, and if the workload cannot run on the machine.
+// executing the plan in the simulator. The subcommand, its report and the sweep all use it, the sweep on
+// several threads; it prints nothing and touches no file. Fails for wrong options, and if the workload cannot
+// run on the machine.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_SIMULATION_RUN_H_
 #define SPILLWAY_INTEGRATION_CLI_SIMULATION_RUN_H_

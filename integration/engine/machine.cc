@@ -29,8 +29,8 @@ std::optional<uint64_t> ReadNumber(const std::string& path) {
   return number;
 }
 
-// Returns "inactive_file 4096" of a control group's memory.stat: page cache that the kernel gives back under
-// pressure.
+// Returns the value of "inactive_file 4096" in a control group's memory.stat: page cache that the kernel
+// gives back under pressure.
 uint64_t Reclaimable(const std::string& path) {
   std::ifstream file(path);
   std::string key;

@@ -9,8 +9,7 @@ namespace {
 // it.
 constexpr uint64_t kLongestEntry = 128;
 
-// Entries of different origins do not share a pin: a pin has one reason, and either origin's entries may end
-// first.
+// Entries of different origins do not share a pin, so it does not matter which of the two ends first.
 int OriginOf(allocator::PinReason reason) {
   if (reason == allocator::PinReason::kModuleGlobal) return 1;
   return reason == allocator::PinReason::kDenied ? 2 : 0;

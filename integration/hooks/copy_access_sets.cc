@@ -8,7 +8,7 @@ namespace {
 // The driver's answer to where the source of a copy is.
 enum class SourceKind : uint8_t {
   kHost,     // known to the driver, and pinned
-  kDevice,   // likewise
+  kDevice,   // known to the driver
   kUnknown,  // INVALID_VALUE: pageable host memory, or none
   kUntold,   // the driver answered about something else
 };

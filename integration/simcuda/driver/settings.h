@@ -1,5 +1,6 @@
 // The settings of the stand-in: read once from SIMCUDA_* at cuInit, changed at run time by simcuda_set().
-// Values are atomics so that streams read them without a lock; 0 means "off" unless stated otherwise.
+// Values are atomics, so that streams' threads read them without a lock; 0 means "off" unless stated
+// otherwise. A bad value is refused with one line.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_SETTINGS_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_SETTINGS_H_
 

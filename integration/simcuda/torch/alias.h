@@ -1,6 +1,7 @@
 // CPU aliases of CUDA storages: a CPU storage over the same memory, one per device storage and call, so that
-// arguments that share a storage keep sharing. Aliases own nothing: no CUDA storage is held, and freeing one
-// frees no memory.
+// arguments that share a storage keep sharing. cuda_operator.cc makes them on the caller's thread, and the
+// stream's thread runs the op on them. Aliases own nothing: no CUDA storage is held, and freeing one frees no
+// memory.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_TORCH_ALIAS_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_TORCH_ALIAS_H_
 

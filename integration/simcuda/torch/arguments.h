@@ -1,5 +1,6 @@
 // The walk over an op's boxed arguments: once to describe the call (signature, device, misuse), once to build
 // the stack that the stream thread runs (CPU aliases, cloned host tensors, CPU devices, no generators).
+// cuda_operator.cc calls it on the caller's thread.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_TORCH_ARGUMENTS_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_TORCH_ARGUMENTS_H_
 

@@ -33,8 +33,7 @@ typedef struct spillway_device_stats {
 
 /* The result of a pause: bytes of whole chunks, by how they left the GPU and why they did not. */
 typedef struct spillway_pause_stats {
-  uint64_t clean_bytes;     /* left without a copy: the one in host memory or on the disk was still the same
-                             */
+  uint64_t clean_bytes;     /* left without a copy: the one in host memory or on the disk was the same */
   uint64_t host_bytes;      /* copied to host memory */
   uint64_t disk_bytes;      /* copied to the disk */
   uint64_t dropped_bytes;   /* of regions that do not keep them */

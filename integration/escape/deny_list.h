@@ -20,14 +20,12 @@ class DenyList {
  public:
   enum class Action {
     kEverything,  // the launch may touch any block, so all of them are on the GPU for it
-    kWriter,      // the kernel writes addresses into a table; what it names stays until the table's memory is
-                  // freed
+    kWriter,      // it writes addresses into a table: what it names stays until the table is freed
     kRefuse,      // the launch is not made
   };
   struct Entry {
     std::string name;     // as the driver gives it (mangled); each `*` matches any text
-    std::string library;  // file name of the shared object that contains the kernel, with `*` as above;
-                          // empty: any
+    std::string library;  // of the shared object that contains the kernel, `*` as above; empty: any
     std::string origin;   // "FILE:LINE"
     Action action = Action::kEverything;
     // The numbers of a writer's parameters that point to its tables, ascending. Empty: any parameter may

@@ -76,8 +76,7 @@ void GraphBlocks::Recapture(uint64_t capture, CUgraph graph) {
   const auto it = graphs_.find(graph);
   if (capture == 0 || it == graphs_.end()) return;
   recaptures_[capture] = graph;
-  it->second.before.Add(std::exchange(it->second.named, {}));  // some are left by a recapture that ended
-                                                               // unseen
+  it->second.before.Add(std::exchange(it->second.named, {}));  // a recapture that ended unseen left some
 }
 
 void GraphBlocks::EndCapture(uint64_t capture, CUgraph graph) {

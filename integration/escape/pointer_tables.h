@@ -102,8 +102,7 @@ class PointerTables {
 
   mutable os::Mutex mu_{os::LockRank::kRegistry};
   std::multimap<uint64_t, Entry> entries_ ABSL_GUARDED_BY(mu_);
-  std::map<Key, uint64_t> counts_ ABSL_GUARDED_BY(mu_);  // the number of entries of each target, which share
-                                                         // one pin
+  std::map<Key, uint64_t> counts_ ABSL_GUARDED_BY(mu_);  // entries of each target, which share one pin
   std::map<uint64_t, Global> globals_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -1,8 +1,8 @@
 // AccessSetBuilder finds the access set of one driver call, and what the call does to the addresses that are
 // known to lie in device memory. The wrapper of the call opens a HookScope. The readers of its arguments
 // (copy_access_sets.h, launch_access_sets.h) add what the arguments name, and the gate acts on the result.
-// All of this happens on the thread of the call. No call fails: a call that is not understood is marked as
-// one that may reach every block.
+// All of this happens on the thread of the call. It cannot fail: a driver call that is not understood is
+// marked as one that may reach every block.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_ACCESS_SET_BUILDER_H_
 #define SPILLWAY_INTEGRATION_HOOKS_ACCESS_SET_BUILDER_H_
@@ -79,8 +79,7 @@ class AccessSetBuilder {
   // every block. `reason` is a text for the user.
   void NotUnderstood(const char* reason) {
     SwitchEvictionOff(state_, reason);
-    reaches_all = may_block = true;  // sets may_block, too, so that ordinary launches need not look at
-                                     // reaches_all
+    reaches_all = may_block = true;  // may_block, so that ordinary launches need not look at reaches_all
   }
   // Records that the call launches a kernel whose handle no hook has seen: this launch needs every block.
   // Evictions go on, unless the launch goes into a graph (the gate ends them then).
@@ -108,8 +107,7 @@ class AccessSetBuilder {
   bool of_unknown_origin = false;
   const FunctionInfo* unanswered = nullptr;
   uint64_t tag = 0;        // of the launch: the row's tag, unless a reader of arguments sets the kernel's
-  bool may_block = false;  // the call may wait for the GPU: it is synchronous, or copies from or to pageable
-                           // memory
+  bool may_block = false;  // it may wait for the GPU: synchronous, or a copy from or to pageable memory
 
  private:
   HookState* state_ = nullptr;

@@ -2,7 +2,7 @@
 // the ranges that the arguments name to the call's access-set builder, and records which device memory is
 // written: addresses of ours that lay there are gone, and others may be put there. The readers are templates
 // over the ABIs; a 32-bit address of the first interface is never ours and adds nothing. The wrappers'
-// families call them on the thread of the call, before the gate. No call fails; arguments that the driver
+// families call them on the thread of the call, before the gate. They cannot fail; arguments that the driver
 // will refuse add nothing.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_COPY_ACCESS_SETS_H_
@@ -156,8 +156,7 @@ struct PitchedCopy {
                    uint64_t x, uint64_t row, uint64_t pitch, uint64_t layer_rows, const Copy& copy) {
     if (type == CU_MEMORYTYPE_ARRAY) return;                      // never ours
     if (type != CU_MEMORYTYPE_DEVICE) builder->may_block = true;  // may be pageable host memory
-    const uint64_t base = type == CU_MEMORYTYPE_HOST ? AddressOf(host) : device;  // a unified address counts
-                                                                                  // as a device's
+    const uint64_t base = type == CU_MEMORYTYPE_HOST ? AddressOf(host) : device;  // unified: as a device
     if (pitch == 0) pitch = copy.WidthInBytes;
     uint64_t rows = copy.Height;
     if constexpr (requires { copy.Depth; }) {

@@ -1,5 +1,5 @@
-// Early reads: blocks that a call may read before its stream gets there. A wrapper uses this around the gate,
-// on the thread of the hooked call. A call is refused as the gate refuses.
+// Early reads: blocks that a call may read before its stream gets there. Wrappers use it around the gate, on
+// the thread of the hooked call. A call is refused as the gate refuses it.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_EARLY_READS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_EARLY_READS_H_

@@ -254,8 +254,7 @@ struct ObjectEnd {
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(unsigned long long),
                        unsigned long long object) {
     HookState* const state = GetHookState();
-    PinTicket ticket = state->objects.Take(kKind, object);  // before the real call: the name may be given out
-                                                            // again after it
+    PinTicket ticket = state->objects.Take(kKind, object);  // before the call, which frees the name
     const CUresult result = real(object);
     HookContext* const context = ContextOf(state);
     const auto synchronize = state->real.Ask<Row::cuCtxSynchronize>();

@@ -19,8 +19,7 @@ void ExternalMemory::OnAllocate(Kind kind, uint64_t key, int device, uint64_t by
   {
     os::MutexLock lock(&mu_);
     Entry& entry = allocations_[{kind, key}];
-    const int64_t before = static_cast<int64_t>(entry.bytes);  // a key that comes again: its free was not
-                                                               // seen
+    const int64_t before = static_cast<int64_t>(entry.bytes);  // a key seen twice: its free was not seen
     entry = {device, bytes};
     change = AddLocked(device, static_cast<int64_t>(bytes) - before);
   }

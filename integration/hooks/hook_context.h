@@ -71,8 +71,7 @@ struct HookState {
   ObjectPins objects;
   PinReports pin_reports;
   std::atomic<uint64_t> unknown_launches{0};  // launches of kernels whose handle no hook has seen
-  std::atomic<int> captures{0};             // captures begun and not ended in the process; 0 spares launches
-                                            // a query
+  std::atomic<int> captures{0};             // begun and not ended, in the process; 0 spares launches a query
   std::atomic<bool> eviction_off{false};    // switch_eviction_off was called
   std::atomic<bool> other_contexts{false};  // contexts beside the primary ones have been created
   // Runs on the thread of each allocation that is counted as external. Set until PyTorch is found.

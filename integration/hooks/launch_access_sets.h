@@ -1,7 +1,7 @@
 // Readers of the arguments of kernel launches, graph nodes and calls that take a resource. Each adds the
 // blocks that the parameters name, by the function's layout, to the call's access-set builder. The wrappers'
 // families call them on the thread of the call, before the gate. They take no lock and allocate nothing once
-// the function is known. No call fails: a kernel without a layout is marked as one that may reach every
+// the function is known. They cannot fail: a kernel without a layout is marked as one that may reach every
 // block.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LAUNCH_ACCESS_SETS_H_

@@ -129,8 +129,7 @@ CUresult PointerAttributes::Call(const RowInfo& row, decltype(&::cuPointerGetAtt
       const CUresult asked = AskDriver(row, get_one, data[i], attributes[i], address);
       if (asked != CUDA_SUCCESS) return asked;
     } else if (result != CUDA_SUCCESS && data[i] != nullptr) {
-      Put(data[i], static_cast<void*>(nullptr));  // as the driver does here for attributes that the memory
-                                                  // does not have
+      Put(data[i], static_cast<void*>(nullptr));  // as the driver does for attributes that are not there
     }
   }
   return CUDA_SUCCESS;

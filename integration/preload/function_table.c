@@ -40,8 +40,7 @@ extern const char spillway_trampolines[];
 static void* lazy_[kRowCount];             /* the stubs that the targets start with */
 static _Atomic(void*) real_[kRowCount];    /* written once by FillRows */
 static _Atomic(void*) wrapper_[kRowCount]; /* of the engine */
-static void* own_[kRowCount];              /* the shim's own wrappers, NULL for all but a few; written once,
-                                            * too */
+static void* own_[kRowCount];              /* the shim's own wrappers, NULL for all but a few; likewise */
 static unsigned char use_[kRowCount];      /* enum RowUse */
 static short by_address_[kRowCount];       /* rows with a real function, sorted by its address */
 static int by_address_count_;

@@ -111,7 +111,8 @@ struct ReportDirectory {
   Known errors, retries, mismatches, quarantined_slots, closures;
 };
 
-// What one recurring iteration moves and loses, by the process's own count; none if nothing repeated itself.
+// The moves and losses of one recurring iteration, by the process's own count; none if nothing repeated
+// itself.
 struct ReportPerIteration {
   Known host_spilled_bytes, disk_spilled_bytes, host_fetched_bytes, disk_fetched_bytes;
   std::vector<std::pair<std::string, double>> lost_seconds;  // by cause

@@ -9,10 +9,10 @@
 
 namespace spillway::integration {
 
-// Calls `pass`, which passes the gate, while the builder's early blocks are resident. Those are the sources
-// of copies that may be read at any time from the call on (CU_MEMCPY_SRC_ACCESS_ORDER_ANY and
-// ..._DURING_API_CALL). For other blocks on their way to the GPU it is enough that the stream waits; early
-// blocks have arrived before `pass`. They may leave once `stream` has done what the call has queued.
+// Calls `pass`, which passes the gate, while the builder's early blocks are resident: the sources of copies
+// that may be read at any time from the call on (CU_MEMCPY_SRC_ACCESS_ORDER_ANY and ..._DURING_API_CALL). For
+// other blocks on their way to the GPU it is enough that the stream waits; early blocks have arrived before
+// `pass`. They may leave once `stream` has done what the call has queued.
 CUresult PassEarlyReads(const AccessSetBuilder* builder, allocator::StreamRef stream,
                         absl::FunctionRef<CUresult()> pass);
 

@@ -1,5 +1,5 @@
 // The process's environment, which C++ of the product reads only here. The engine calls this when it opens,
-// the command line when it starts. As with getenv, no other thread may change the environment meanwhile. No
+// the command line when it starts. No other thread may change the environment meanwhile, as with getenv. No
 // call fails: a variable that is not set reads as empty or null.
 
 #ifndef SPILLWAY_INTEGRATION_SETTINGS_ENVIRONMENT_H_

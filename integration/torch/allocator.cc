@@ -26,7 +26,7 @@ constexpr int kUnknown = 999;       // a failure of the engine's own
 constexpr size_t kExabyte = size_t{1} << 60;
 
 // Returns whether work on `stream` is being captured into a graph. The legacy stream cannot be asked while
-// another stream of the process captures. That counts, too, since memory for it could not be taken from a
+// another stream of the process captures. This counts, too, since memory for it could not be taken from a
 // pool of ours.
 bool IsCapturing(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;

@@ -1,5 +1,5 @@
 // ImportedFunction leads the calls of one function to another, in every library of the process that imports
-// it. It rewrites the importers' entries in the global offset table. That reaches libraries that are already
+// it. It rewrites the importers' entries in the global offset table. This reaches libraries that are already
 // loaded and were opened RTLD_LOCAL, where no symbol of ours could come first. It works on x86-64 ELF as
 // glibc loads it. The check of CUDA errors uses it (refused_calls.h). Any thread may call it, but no signal
 // handler. A call that cannot be redirected stays as it was.

@@ -1,6 +1,6 @@
 // The layers below a directory's file system, as the kernel shows them under /sys: whether one of them
 // encrypts, what kind of drive is at the bottom, and whether another mount has a faster kind. `spillway
-// doctor` asks. Nothing is measured, and no call fails: a fact that the kernel does not show is not known.
+// doctor` asks. It measures nothing, and no call fails: a fact that the kernel does not show is not known.
 // Thread-safe. `root`: prefix of "/sys" and "/proc", for tests.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_DOCTOR_DISK_LAYERS_H_

@@ -17,7 +17,7 @@ bool TakeDeviceKey();
 // Returns whether device memory is closed to the host. Thread-safe; also for a signal handler.
 bool IsDeviceMemoryClosed();
 
-// Who may touch pages that are made accessible: the GPU alone, as device memory, or the host as well.
+// The users of pages that are made accessible: the GPU alone, as device memory, or the host as well.
 enum class Touch { kDevice, kAnybody };
 
 // Make whole pages readable and writable, or nobody's again, whoever could touch them before. Return false if

@@ -1,5 +1,5 @@
 // The life of the driver in this process, and its devices: alive from the first cuInit on, dead in a forked
-// child. Nothing happens when the library is only loaded. Any thread may ask.
+// child. Merely loading the library has no effect. Any thread may ask.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_DRIVER_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_DRIVER_H_
 

@@ -6,7 +6,7 @@
 
 namespace simcuda {
 
-// Each counts one call and returns whether it has to fail. Nothing is counted while no setting asks for a
+// Each counts one call and returns whether it has to fail. Calls are counted only while a setting asks for a
 // failure.
 bool ShouldFailCreate();
 bool ShouldFailSetAccess();

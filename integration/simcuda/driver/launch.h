@@ -12,8 +12,8 @@
 
 namespace simcuda {
 
-// Grid and block in x, y, z, as the call gave them. Nothing here is run in parallel: a kernel's host function
-// gets the shape and does the work of all blocks.
+// Grid and block in x, y, z, as the call gave them. Blocks are not run in parallel here: a kernel's host
+// function gets the shape and does the work of all of them.
 struct LaunchShape {
   unsigned int grid[3];
   unsigned int block[3];

@@ -1,5 +1,6 @@
 // The drive that a directory lies on, and the number of a node's ranks that write to it: for the wear that a
-// report shows, and for `spillway doctor`. Thread-safe. A drive that cannot be looked up is not known.
+// report shows, and for `spillway doctor`. Any thread may call it. A drive that cannot be looked up is not
+// known.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_DRIVES_H_
 #define SPILLWAY_INTEGRATION_ENGINE_DRIVES_H_

@@ -1,6 +1,6 @@
 // Facts about the machine, for the defaults of the engine and of `spillway doctor`: host memory that may be
-// used, and a directory for spill files. Thread-safe. A fact that cannot be read counts as not there; paths
-// are arguments, so that tests bring their own.
+// used, and a directory for spill files. Any thread may call it. A fact that cannot be read counts as not
+// there; paths are arguments, so that tests bring their own.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_MACHINE_H_
 #define SPILLWAY_INTEGRATION_ENGINE_MACHINE_H_

@@ -2,7 +2,7 @@
 // opens, `spillway run` before it starts the command, and spillway.enable() through the C ABI; all give the
 // same messages. CheckStart is pure: it compares settings with facts. LookAtMachine finds the facts: it asks
 // the system for sizes, and tries each file and directory that a setting names, which leaves nothing behind.
-// Thread-safe. A fact that cannot be found does not count against a setting.
+// Any thread may call it. A fact that cannot be found does not count against a setting.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_START_CHECK_H_
 #define SPILLWAY_INTEGRATION_ENGINE_START_CHECK_H_

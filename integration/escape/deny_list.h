@@ -25,7 +25,7 @@ class DenyList {
   };
   struct Entry {
     std::string name;     // as the driver gives it (mangled); each `*` matches any text
-    std::string library;  // of the shared object that contains the kernel, `*` as above; empty: any
+    std::string library;  // file name of the kernel's shared object, `*` as above; empty: any
     std::string origin;   // "FILE:LINE"
     Action action = Action::kEverything;
     // The numbers of a writer's parameters that point to its tables, ascending. Empty: any parameter may

@@ -266,8 +266,8 @@ struct CaptureEnd {
     }
     state->captures.fetch_sub(1);
     ForEachResidency(state, [&](allocator::Residency* residency) { residency->OnCaptureEnd(stream); });
-    // A capture that has failed names nothing any more. A command list, which has no graph, was given up at
-    // its beginning.
+    // A capture that has failed names nothing any more. A command list has no graph; CaptureToList has
+    // recorded it as lost.
     CUgraph* const graph = FirstOf<CUgraph*>(rest...);
     state->graphs.EndCapture(capture, result == CUDA_SUCCESS && graph != nullptr ? *graph : nullptr);
     return result;

@@ -273,7 +273,8 @@ int SwitchedOff(void) {
   return value && (strcasecmp(value, "off") == 0 || strcmp(value, "0") == 0);
 }
 
-/* Any value other than "off" counts as "on": if the engine cannot be opened, nobody judges the value. */
+/* Any value other than "off" and "0" counts as "on": if the engine cannot be opened, nobody judges the value.
+ */
 int Required(void) {
   const char* value = Setting("require");
   return value && *value && strcasecmp(value, "off") != 0 && strcmp(value, "0") != 0 && !SwitchedOff();

@@ -1,7 +1,7 @@
 // Learned geometry: the sizes, strides and storage sharing of an op's results for one signature (op, sizes,
 // strides, dtypes, ints, bools of its arguments). It is learned from a run that was waited for, and is a
-// promise for all later runs, which can then allocate their results at the launch. Nothing here touches CUDA
-// or the driver.
+// promise for all later runs, which can then allocate their results at the launch. Callers' threads and the
+// streams' use it. It touches neither CUDA nor the driver.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_TORCH_GEOMETRY_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_TORCH_GEOMETRY_H_
 

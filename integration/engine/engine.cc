@@ -142,7 +142,7 @@ int Open(const spillway_shim* shim) {
     os::ReportLine(std::string(runtime.status().message()));
     return 1;
   }
-  // The first block reports it if the setting is off: a process that never asks for one misses nothing.
+  // If SPILLWAY_REQUIRE is off, the first block reports it: a process that never asks for one misses nothing.
   if (const absl::Status status = (*runtime)->Followable(); !status.ok() && if_not == IfNotServed::kEndJob)
     ReportNotServed(std::string(status.message()), if_not);
   Runtime::Set(runtime->release());

@@ -63,15 +63,15 @@ struct LinearCopy {
   template <typename D, typename S, typename N, typename... Rest>
   static void Collect(AccessSetBuilder* builder, D destination, S source, N bytes, Rest...) {
     TwoRanges::Collect(builder, destination, source, bytes);
-    // One side is not ours. The call waits for the GPU if that side is pageable host memory.
+    // A side is not ours. If it is pageable host memory, the call waits for the GPU.
     const auto& map = builder->map();
     if (!map.Contains(AddressOf(destination)) || !map.Contains(AddressOf(source))) builder->may_block = true;
   }
 };
 
-// Reads cuMemcpy and its kin: the call does not say on which side either address is. Even a copy "from the
-// host" does not, since by unified addressing the driver takes device memory there, too, and programs rely on
-// it (onnxruntime#11360).
+// Reads cuMemcpy and its kin: the call does not tell whether either address is the host's or a device's. Even
+// a copy "from the host" does not, since by unified addressing the driver takes device memory there, too, and
+// programs rely on it (onnxruntime#11360).
 struct UnifiedCopy {
   template <typename D, typename S, typename N, typename... Rest>
   static void Collect(AccessSetBuilder* builder, D destination, S source, N bytes, Rest...) {

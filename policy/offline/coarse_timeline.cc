@@ -24,8 +24,8 @@ class Coarsener {
   }
 
  private:
-  // Cuts the points into parts of equal weight, by time and by the bytes that come and go. The point of each
-  // part stays at which most bytes must be away.
+  // Cuts the points into parts of equal weight, by time and by the bytes that come and go. In each part the
+  // point stays at which most bytes must be away.
   void ChoosePoints() {
     std::vector<double> events(points_, 0);
     double bytes = 0;

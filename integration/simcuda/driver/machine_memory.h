@@ -1,7 +1,7 @@
-// MachineMemory: how much of each device all processes of a made-up machine hold together. Processes are on
-// one machine if their SIMCUDA_MACHINE names the same file; without it a process is alone with its devices.
-// The file has a place for each process, which the process keeps by a lock: the memory of a process that has
-// ended, however it ended, counts no more. Thread-safe.
+// EnterMachine and SetHeldBytes: how much of each device all processes of a made-up machine hold together.
+// Processes are on one machine if their SIMCUDA_MACHINE names the same file; without it a process is alone
+// with its devices. The file has a place for each process, which the process keeps by a lock: the memory of a
+// process that has ended, however it ended, counts no more. Thread-safe.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_MACHINE_MEMORY_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_MACHINE_MEMORY_H_
 

@@ -15,8 +15,8 @@ namespace {
 constexpr char kForMemory[] = "lost for GPU memory to become free";
 constexpr char kForBytes[] = "lost for bytes to come back";
 
-// Chains of what follows from what: settings and machine -> memory -> bytes -> lost time -> an iteration.
-// Each function looks one step back, and says the step before that in the same sentence where there is one.
+// Follows chains of consequences: settings and machine -> memory -> bytes -> lost time -> an iteration. Each
+// function looks back by one link, and adds the link before that in the same sentence if there is one.
 class Causes {
  public:
   explicit Causes(const RunChanges& changes) : changes_(changes) {}
@@ -45,7 +45,7 @@ class Causes {
   }
 
  private:
-  // +1: more than before, by what is notable; -1: less; 0: neither, or not known.
+  // Returns +1 if the change is notable and upward, -1 if downward, 0 if neither, or not known.
   static int Way(const Change& change) {
     if (!change.IsNotable()) return 0;
     return *change.Absolute() > 0 ? 1 : -1;
@@ -62,7 +62,7 @@ class Causes {
     return "";
   }
 
-  // "GPU budget was 16.0 GiB instead of 20.0 GiB" where it went that way.
+  // Returns "GPU budget was 16.0 GiB instead of 20.0 GiB" if it went that way.
   std::string Because(const char* key, int way) const {
     const Change* change = changes_.Find(key);
     if (change == nullptr || way == 0 || Way(*change) != way) return "";
@@ -88,12 +88,12 @@ class Causes {
     return Find(changes_.job, "command").empty() ? "" : "another command, see the runs";
   }
 
-  // `cause`, and behind it why that.
+  // Returns `cause` with its own reason behind it.
   static std::string With(const std::string& cause, const std::string& why) {
     return cause.empty() || why.empty() ? cause : absl::StrCat(cause, ", since ", why);
   }
 
-  // Which part of an iteration grew or shrank most, the way that the whole did.
+  // Names the part of an iteration that grew or shrank most, in the direction of the whole.
   std::string Iteration(const Change& change) const {
     if (changes_.within_spread) return "no more than the iterations of each run differ among themselves";
     const int way = Way(change);
@@ -142,7 +142,7 @@ class Causes {
         {Because("lost_percent", -way), Because("own_pauses_seconds", -way), Because("bound_seconds", way)});
   }
 
-  // The first rate that went against `way`, with its own cause.
+  // Returns the first rate that went against `way`, with its own cause.
   std::string SlowerRate(int way) const {
     for (const char* key : {"disk_in", "disk_out", "link_in", "link_out", "host_in", "host_out"}) {
       if (const std::string found = Because(key, -way); !found.empty())
@@ -151,7 +151,8 @@ class Causes {
     return "";
   }
 
-  // Time that the GPU waited: more bytes, slower transfers, less memory; or kernels that hide less of them.
+  // Explains time for which the GPU waited: more bytes, slower transfers, less memory; or kernels that hide
+  // less of them.
   std::string Lost(const Change& change) const {
     const int way = Way(change);
     if (way == 0) return "";
@@ -173,7 +174,7 @@ class Causes {
 
   std::string Bytes(const Change& change) const { return BytesWhy(change); }
 
-  // The traffic of a tier grows where the GPU holds less of the job, or where the other tier takes less.
+  // The traffic of a tier grows if the GPU has less of the job, or if the other tier takes less.
   std::string BytesWhy(const Change& change) const {
     const int way = Way(change);
     const bool disk = absl::StrContains(change.key, "disk");

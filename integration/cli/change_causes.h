@@ -1,5 +1,5 @@
-// Likely causes of changes between two runs: sentences, each from what else has changed in the files. A cause
-// that they do not show is not made up. For run_changes. Pure; nothing fails.
+// Likely causes of changes between two runs: sentences, each derived from other changes that the files show.
+// A cause that they do not show is not made up. For run_changes. Pure; cannot fail.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_CHANGE_CAUSES_H_
 #define SPILLWAY_INTEGRATION_CLI_CHANGE_CAUSES_H_
@@ -8,7 +8,7 @@
 
 namespace spillway::integration {
 
-// Fills `cause` of every notable change of `changes`, all else of which is there.
+// Fills `cause` of every notable change of `changes`, which is complete otherwise.
 void FindCauses(RunChanges* changes);
 
 }  // namespace spillway::integration

@@ -13,12 +13,12 @@
 namespace spillway::integration {
 namespace {
 
-// A number among rows of other units: its text is made here.
+// Returns a number among rows of other units, with its text.
 Cell Mixed(const Known& value, Unit unit) {
   return value ? Cell{Shown(*value, unit), value} : Cell{"not known", std::nullopt};
 }
 
-// "+1.25 GiB", "-3.1 points".
+// Returns "+1.25 GiB" or "-3.1 points".
 std::string Signed(double value, Unit unit) {
   const char* const sign = value > 0 ? "+" : value < 0 ? "-" : "";
   if (unit == Unit::kPercent) return absl::StrCat(sign, Shown(std::abs(value), Unit::kCount), " points");
@@ -80,7 +80,7 @@ Table RunsTable(const ComparedRun& before, const ComparedRun& after, const RunLa
   return table;
 }
 
-// What moves, by tier and direction; none where nothing did.
+// Charts the moved bytes, by tier and direction; none if nothing moved.
 std::optional<Chart> MovedChart(const RunChanges& changes, const RunLabel& before, const RunLabel& after) {
   double most = 0;
   Json order = Json::array();
@@ -125,7 +125,7 @@ std::optional<Chart> MovedChart(const RunChanges& changes, const RunLabel& befor
   return chart;
 }
 
-// "An iteration takes 1.80 s instead of 2.40 s: 25 % shorter."
+// Returns "An iteration takes 1.80 s instead of 2.40 s: 25 % shorter."
 std::string Headline(const RunChanges& changes) {
   const Change& iteration = *changes.Find("iteration_seconds");
   if (const Known percent = iteration.Percent()) {
@@ -146,7 +146,7 @@ std::string Headline(const RunChanges& changes) {
          "time.";
 }
 
-// The setting's own names, since they go into a command.
+// Uses the settings' own names, since they go into a command.
 std::string SettingsSentence(const RunChanges& changes) {
   if (changes.settings.empty()) return "The settings are the same.";
   std::vector<std::string> texts;

@@ -1,5 +1,5 @@
-// The page of two runs side by side: what changed, by how much and why. For `spillway report A B`. Pure;
-// nothing fails.
+// The page of two runs side by side: what changed, by how much and why. For `spillway report A B`. Pure; no
+// call fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_CHANGES_PAGE_H_
 #define SPILLWAY_INTEGRATION_CLI_CHANGES_PAGE_H_
@@ -11,16 +11,16 @@
 
 namespace spillway::integration {
 
-// What a run is called, and how it is put: of several ranks the one that was taken.
+// The name of a run and, if it has several ranks, of the one that was taken.
 struct RunLabel {
-  std::string name;  // as RunLabels makes it
+  std::string name;  // as ShortNames returns it
   std::string rank;  // "rank 2, the slowest of 4"; empty: the run has one
 };
 
 ReportModel ChangesModel(const ComparedRun& before, const ComparedRun& after, const RunChanges& changes,
                          const RunLabel& label_before, const RunLabel& label_after);
 
-// Names of two paths, as short as still tells them apart: "before" and "after" of "x/before.json" and
+// Returns names of two paths, as short as still tells them apart: "before" and "after" of "x/before.json" and
 // "x/after.json".
 std::pair<std::string, std::string> ShortNames(const std::string& before, const std::string& after);
 

@@ -21,7 +21,7 @@ constexpr const char* kSizeNames[] = {"under 1 MB", "1 to 10 MB", "10 to 100 MB"
                                       "1 GB and more"};
 constexpr const char* kIdleKeys[] = {"10us", "100us", "1ms", "10ms", "100ms", "1s"};
 
-// Nothing has no percentage.
+// A whole of 0 has no percentage.
 void AppendPercent(int width, double part, double whole, std::string* text) {
   if (whole > 0) {
     absl::StrAppendFormat(text, " %*.1f", width, 100 * part / whole);

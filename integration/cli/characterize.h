@@ -1,6 +1,6 @@
-// `spillway characterize`: what a trace's memory looks like, as text and as JSON. docs/simulate.md describes
-// the output; policy/offline/characterization finds the figures. One thread. Wrong use and a trace that
-// cannot be read: a line and an exit status.
+// `spillway characterize`: the use of memory in a trace, as text and as JSON. docs/simulate.md describes the
+// output; policy/offline/characterization finds the figures. One thread. Wrong use, or a trace that cannot be
+// read, costs a line and an exit status.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_CHARACTERIZE_H_
 #define SPILLWAY_INTEGRATION_CLI_CHARACTERIZE_H_

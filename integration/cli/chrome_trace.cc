@@ -15,9 +15,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Events that overlap need rows of their own: a viewer takes those of one row as nested.
-constexpr int kMostRows = 64;  // of one name
-// Starts and lengths are whole microseconds: what follows at once may seem to begin a little early.
+// Events that overlap need rows of their own, since a viewer takes those of one row as nested.
+constexpr int kMostRows = 64;  // for one name
+// Starts and lengths are whole microseconds, so an event may seem to begin a little before the last one ends.
 constexpr double kRounding = 2e-6;
 // Groups of rows, in the order in which a viewer shows them.
 constexpr int kIterations = 1;
@@ -41,7 +41,7 @@ class Writer {
   void NameProcess(const std::string& name) { AddMetadata("process_name", 0, {{"name", name}}); }
   void NameGroup(int group, const std::string& name) { groups_[group].name = name; }
 
-  // Events of one group, in the order of their starts.
+  // Adds events of one group, in the order of their starts.
   void AddEvents(std::vector<Event> events) {
     std::ranges::stable_sort(events, {}, &Event::start);
     for (Event& event : events) {
@@ -78,8 +78,8 @@ class Writer {
         {{"ph", "M"}, {"name", what}, {"pid", pid_}, {"tid", tid}, {"ts", 0}, {"args", arguments}});
   }
 
-  // The first row of the group that is free then. With all of them taken, the one that is free first: the
-  // event is then moved to where that is.
+  // Returns the first row of the group that is free then. If all are taken, returns the one that is free
+  // first, and moves the event to that time.
   int RowOf(Event& event) {
     std::vector<double>& rows = groups_[event.group].free_from;
     auto row = std::ranges::find_if(rows, [&](double from) { return from <= event.start + kRounding; });
@@ -112,7 +112,8 @@ class Writer {
   std::vector<ordered_json> events_;
 };
 
-// The columns of one table; all have the same length. Throws what the library throws where one is not there.
+// Returns the number of rows of one table, whose columns must have the same length. Throws the library's
+// exception if one is not there.
 size_t RowsOf(const nlohmann::json& table, std::initializer_list<const char*> columns, const char* name) {
   const size_t rows = table.at(*columns.begin()).size();
   for (const char* column : columns) {
@@ -122,7 +123,7 @@ size_t RowsOf(const nlohmann::json& table, std::initializer_list<const char*> co
   return rows;
 }
 
-// A name of a list, by an index that is -1 where there is none.
+// Returns a name of a list, by an index that is -1 if there is none.
 std::string NameAt(const nlohmann::json& names, const nlohmann::json& index) {
   const int64_t at = index.get<int64_t>();
   return at < 0 ? std::string() : names.at(static_cast<size_t>(at)).get<std::string>();
@@ -160,7 +161,7 @@ void AddStalls(const nlohmann::json& data, Writer* writer) {
   writer->AddEvents(std::move(events));
 }
 
-// One that was not resumed lasts until the file was written.
+// A pause that was not resumed lasts until the file was written.
 void AddPauses(const nlohmann::json& data, Writer* writer) {
   if (!data.contains("pauses")) return;
   std::vector<Event> events;
@@ -239,7 +240,7 @@ absl::StatusOr<std::string> ChromeTrace(const std::string& data) {
   if (!parsed.ok()) return parsed.status();
   try {
     return Convert(*parsed);
-  } catch (const std::exception& wrong) {  // the library's way to say that something is not there
+  } catch (const std::exception& wrong) {  // the library throws if something is not there
     return absl::InvalidArgumentError(wrong.what());
   }
 }

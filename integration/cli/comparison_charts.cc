@@ -30,7 +30,7 @@ struct Window {
   AxisUnit unit;
 };
 
-// Rows of one line of the chart: the bins in which something went on.
+// Appends the rows of one line of the chart: the bins in which something went on.
 void AppendBusy(const Column& busy, const Window& window, const std::string& name, Json* rows) {
   const double width = window.seconds / window.unit.factor / static_cast<double>(busy.size());
   for (size_t b = 0; b < busy.size(); ++b) {
@@ -68,7 +68,8 @@ Json PhaseLayers(const std::vector<ReportPhase>& phases, const Window& window) {
   return Json::array({std::move(bands), std::move(words)});
 }
 
-// Rows by kind of move and of time lost; `names` gets the kinds in the order of the chart with their colours.
+// Returns rows by kind of move and of time lost; `names` gets the kinds in the order of the chart with their
+// colors.
 Json BusyRows(const ReportData& data, const Window& window, std::vector<LegendEntry>* names) {
   Json rows = Json::array();
   const ReportMoves& moves = *data.moves;

@@ -1,7 +1,7 @@
 // The charts of a report that are not over the run's time: one iteration, sizes of moves, the bound, other
-// machines. As report_charts.h: specifications of Vega-Lite, whose data are a few hundred rows at most. A
-// chart is none when the file lacks what it shows; report_sections then says so in a line. Pure; nothing
-// fails.
+// machines. Like those of report_charts.h they are specifications of Vega-Lite, whose data are a few hundred
+// rows at most. A chart is none if the file lacks its data; report_sections then has a line about it. Pure;
+// no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_COMPARISON_CHARTS_H_
 #define SPILLWAY_INTEGRATION_CLI_COMPARISON_CHARTS_H_
@@ -16,14 +16,14 @@
 
 namespace spillway::integration {
 
-// Of the iteration that IterationToShow picks (report_bins.h): when each kind of transfer was under way, and
-// when the GPU waited.
+// Shows the iteration that IterationToShow picks (report_bins.h): when each kind of transfer was in progress,
+// and when the GPU waited.
 std::optional<Chart> OneIterationChart(const ReportData& data, const ReportFacts& facts);
 std::optional<Chart> MoveSizesChart(const ReportData& data);
 std::optional<Chart> BoundChart(const ReportFacts& facts, const WhatIf& what_if, const ReportData& data);
 std::optional<Chart> WhatIfChart(const WhatIf& what_if, const WhatIfSweep& sweep, const ReportFacts& facts);
 
-// "GPU → host" for "gpu_to_host"; the name itself where it has another form.
+// Returns "GPU → host" for "gpu_to_host"; the name itself if it has another form.
 std::string MoveName(const std::string& kind);
 const char* NameOf(WhatIfAxis axis);
 

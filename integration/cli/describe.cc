@@ -24,8 +24,8 @@ std::vector<const CLI::App*> AllSubcommands(const CLI::App& app) {
 }
 
 struct Option {
-  std::vector<std::string> names;  // "--gpu-memory", "-h"; empty: one without a dash before it
-  std::string place;               // what stands for one without a name: "PID"
+  std::vector<std::string> names;  // "--gpu-memory", "-h"; empty for one without a dash before it
+  std::string place;               // name of one without options: "PID"
   std::string meaning;
   bool takes_value = false;
 };
@@ -44,7 +44,7 @@ std::vector<Option> DescribedOptions(const CLI::App& app) {
   return options;
 }
 
-// All names of its options, apart by spaces.
+// Returns all names of its options, separated by spaces.
 std::string NamesOf(const CLI::App& app) {
   std::vector<std::string> names;
   for (const Option& option : DescribedOptions(app))
@@ -60,8 +60,8 @@ std::string SubcommandNames(const CLI::App& app) {
 
 // ---- Shells.
 
-// Behind the program: a subcommand. Behind that, options after a dash, else files; behind `run`'s `--`
-// whatever the command that follows completes by.
+// Completes a subcommand behind the program, and behind that options after a dash, otherwise files. Behind
+// the `--` of `run` the completion is that of the command that follows.
 std::string Bash(const CLI::App& app) {
   std::string text = "# bash completion of spillway; by: spillway describe bash\n_spillway() {\n";
   absl::StrAppend(&text, "  local word=${COMP_WORDS[COMP_CWORD]} i\n  if [ \"$COMP_CWORD\" -eq 1 ]; then\n",
@@ -79,9 +79,9 @@ std::string Bash(const CLI::App& app) {
   return absl::StrCat(text, "  esac\n}\ncomplete -o default -F _spillway spillway\n");
 }
 
-// Inside single quotes of a shell.
+// Quotes a text for the inside of a shell's single quotes.
 std::string Quoted(const std::string& text) { return absl::StrReplaceAll(text, {{"'", "'\\''"}}); }
-// The same of an entry of zsh's _arguments, where brackets and colons mean something.
+// Quotes a text for an entry of zsh's _arguments, in which brackets and colons have a meaning.
 std::string ZshWords(const std::string& text) {
   return absl::StrReplaceAll(Quoted(text), {{"[", "\\["}, {"]", "\\]"}, {":", "\\:"}});
 }
@@ -125,7 +125,7 @@ std::string Fish(const CLI::App& app) {
 
 // ---- The man page.
 
-// What troff would read as its own.
+// Escapes what troff would interpret.
 std::string Roff(const std::string& text) {
   const std::string escaped = absl::StrReplaceAll(text, {{"\\", "\\e"}, {"-", "\\-"}});
   return escaped.starts_with('.') || escaped.starts_with('\'') ? "\\&" + escaped : escaped;
@@ -153,7 +153,7 @@ std::string Man(const CLI::App& app) {
                       Roff("--gpu-memory"), " is SPILLWAY_GPU_MEMORY.\n");
 }
 
-// Empty for a form that there is not.
+// Returns an empty text for an unknown form.
 std::string DescriptionOf(const CLI::App& app, const std::string& form) {
   if (form == "bash") return Bash(app);
   if (form == "zsh") return Zsh(app);
@@ -161,7 +161,7 @@ std::string DescriptionOf(const CLI::App& app, const std::string& form) {
   return form == "man" ? Man(app) : "";
 }
 
-// What is set in this shell, and who says so: as a job that starts here would find it.
+// Returns what is set in this shell, with its origin, as a job that starts here would find it.
 absl::StatusOr<std::string> SettingsText() {
   const std::map<std::string, std::string> no_options;
   const GivenSettings given = CollectSettings(no_options);

@@ -1,7 +1,7 @@
 // `spillway describe`: the command line in the form that a shell completes by, or as a man page, made from
-// the subcommands and options as they are: there is no second list. The build writes these files for `cmake
-// --install`. Or the settings that a job would find here, each with who says so. One thread. An unknown form
-// is wrong use.
+// the subcommands and options as they are, so there is no second list. The build writes these files for
+// `cmake --install`. Also prints the settings that a job would find here, each with its origin. One thread.
+// An unknown form is wrong use.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_DESCRIBE_H_
 #define SPILLWAY_INTEGRATION_CLI_DESCRIBE_H_

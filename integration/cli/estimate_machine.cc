@@ -8,7 +8,8 @@
 namespace spillway::integration {
 namespace {
 
-// What a training job reaches of a data sheet's figures: assumed. docs/estimate.md says from what.
+// The parts of a data sheet's figures that a training job reaches, which are assumed. docs/estimate.md names
+// the sources.
 constexpr Range kMatmulPart = {0.35, 0.75}, kMemoryPart = {0.5, 0.9};
 constexpr Range kLaunch = {6, 2};  // microseconds
 

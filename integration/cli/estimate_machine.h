@@ -1,6 +1,6 @@
-// The machine of `spillway estimate`: what a GPU computes and moves, as ranges. Of a published GPU these are
-// the figures of its data sheet times a part that is assumed to be reached; a machine file has measured ones
-// (bench/machine_profile.py writes it). Pure.
+// The machine of `spillway estimate`: what a GPU computes and moves, as ranges. The figures of a published
+// GPU are those of its data sheet times a part that is assumed to be reached; a machine file has measured
+// ones (bench/machine_profile.py writes it). Pure.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_ESTIMATE_MACHINE_H_
 #define SPILLWAY_INTEGRATION_CLI_ESTIMATE_MACHINE_H_
@@ -13,7 +13,7 @@
 
 namespace spillway::integration {
 
-// From the slowest to the fastest that is expected.
+// A range from the slowest to the fastest that is expected.
 struct Range {
   double low = 0, high = 0;
 };
@@ -31,11 +31,11 @@ struct EstimateMachine {
   policy::Bytes workspace = 0;         // of the matrix library
 };
 
-// "a100, h100, h200, rtx4090".
+// Returns "a100, h100, h200, rtx4090".
 std::string MachineNames();
-// InvalidArgument with what is accepted.
+// Returns InvalidArgument, with what is accepted, for any other name.
 absl::StatusOr<EstimateMachine> NamedMachine(const std::string& name);
-// Of the text of a machine file; InvalidArgument with the key and what is accepted.
+// Reads the text of a machine file; InvalidArgument names the key and what is accepted.
 absl::StatusOr<EstimateMachine> ParseMachine(const std::string& text);
 
 }  // namespace spillway::integration

@@ -12,19 +12,19 @@
 namespace spillway::integration {
 namespace {
 
-// Keys of JSON; as text with spaces.
+// Keys of JSON; the text has spaces instead of underscores.
 constexpr const char* kTermNames[policy::kTerms] = {"weights",         "gradients", "optimizer_state",
                                                     "activations",     "logits",    "optimizer_temporaries",
                                                     "matrix_workspace"};
 
-// "338.0 MiB", "12.34 GiB".
+// Returns "338.0 MiB" or "12.34 GiB".
 std::string SizeText(double bytes) {
   return bytes < 10 * kGiB ? absl::StrFormat("%.1f MiB", bytes / kMiB)
                            : absl::StrFormat("%.2f GiB", bytes / kGiB);
 }
 std::string SizeText(policy::Bytes bytes) { return SizeText(static_cast<double>(bytes)); }
 
-// "1.20 to 2.31 s", from the fastest to the slowest.
+// Returns "1.20 to 2.31 s", from the fastest to the slowest.
 std::string Between(policy::Nanos a, policy::Nanos b) {
   const double least = Seconds(std::min(a, b)), most = Seconds(std::max(a, b));
   return least == most ? absl::StrFormat("%.3g s", least) : absl::StrFormat("%.3g to %.3g s", least, most);

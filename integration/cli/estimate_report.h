@@ -1,6 +1,6 @@
-// An estimate as text and as JSON, for `spillway estimate`: peak, what it consists of, whether it fits, and
+// An estimate as text and as JSON, for `spillway estimate`: the peak and its parts, whether it fits, and
 // times from the fast end of the machine to the slow one. docs/estimate.md describes each line and key; the
-// keys are an interface that scripts read. Pure; nothing fails.
+// keys are an interface that scripts read. Pure; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_ESTIMATE_REPORT_H_
 #define SPILLWAY_INTEGRATION_CLI_ESTIMATE_REPORT_H_

@@ -38,7 +38,7 @@ absl::Status ReadMemory(absl::string_view option, const std::string& text, Bytes
   return NotAccepted(option, text, absl::StrCat(least, " to ", kMostMemory, " bytes, for example 40GiB"));
 }
 
-// "none", or "READ[,WRITE][:SIZE]".
+// Reads "none", or "READ[,WRITE][:SIZE]".
 absl::Status ReadDisk(const std::string& text, Estimate* estimate) {
   estimate->disk_bytes = 0;
   if (text == "none") {
@@ -61,7 +61,7 @@ absl::StatusOr<policy::ModelShape> ReadModel(const std::string& model) {
   if (!folder && !std::filesystem::exists(model, ignored)) {
     auto named = policy::NamedShape(model);
     if (named.ok()) return named;
-    // ORGANISATION/NAME, as models are named on the Hub.
+    // ORGANISATION/NAME is the form of a model's name on the Hub.
     const bool of_the_hub =
         std::ranges::count(model, '/') == 1 && model.front() != '/' && model.back() != '/';
     const std::string hint = of_the_hub
@@ -131,19 +131,19 @@ absl::Status ReadTraining(const EstimateOptions& options, Estimate* estimate) {
   return absl::OkStatus();
 }
 
-// A small workspace lies among the small blocks, of which nothing is counted in chunks.
+// A small workspace lies among the small blocks, which are not counted in chunks.
 Bytes WorkspaceChunks(const Estimate& estimate) {
   if (estimate.training.workspace <= policy::kSmallBlock) return 0;
   return (estimate.training.workspace + kChunk - 1) / kChunk * kChunk;
 }
 
-// What moves, at its most.
+// Returns the most bytes of the blocks that may move.
 Bytes PeakOfBlocks(const Estimate& estimate) { return estimate.tape.peak_chunks - WorkspaceChunks(estimate); }
 
-// The simulator's options for a budget that the job fits into.
+// Returns the simulator's options for a budget that the job fits into.
 SimulateOptions SimulationOf(const Estimate& estimate, const EstimateFit& fit, Bytes host_bytes) {
   SimulateOptions options;
-  // What runs counts on a sixteenth less once anything moves (docs/planner.md, at run time).
+  // The planner counts on a sixteenth less once anything moves (docs/planner.md, at run time).
   const Bytes counted = fit.everything ? fit.blocks : std::max(fit.launch, fit.blocks - fit.blocks / 16);
   options.gpu_memory = absl::StrCat(counted);
   options.host_memory = absl::StrCat(host_bytes);
@@ -156,7 +156,7 @@ SimulateOptions SimulationOf(const Estimate& estimate, const EstimateFit& fit, B
   return options;
 }
 
-// What the simulator makes of one end of the machine's range.
+// Simulates the job with one end of the machine's range.
 absl::StatusOr<SimulateResult> RunAt(const Estimate& estimate, const policy::Workload& workload,
                                      const EstimateFit& fit, Bytes host_bytes) {
   SimulateOptions options = SimulationOf(estimate, fit, host_bytes);
@@ -164,13 +164,13 @@ absl::StatusOr<SimulateResult> RunAt(const Estimate& estimate, const policy::Wor
   return RunOne(options, workload);
 }
 
-// The ends of the machine's range that are asked for.
+// Returns the ends of the machine's range that are asked for.
 std::vector<End> EndsOf(const EstimateOptions& options) {
   if (options.kernel_efficiency == "both") return {End::kSlow, End::kFast};
   return {EndOf(options, End::kSlow)};
 }
 
-// Whether a budget gives 95 % of the uncapped speed with the times of one end.
+// Returns whether a budget gives 95 % of the uncapped speed with the times of one end.
 bool Good(const Estimate& estimate, const policy::Workload& workload, Bytes budget) {
   const EstimateFit fit = FitOf(estimate, budget, estimate.host_bytes);
   if (!fit.problem.empty()) return false;
@@ -179,7 +179,7 @@ bool Good(const Estimate& estimate, const policy::Workload& workload, Bytes budg
   return run.ok() && run->execution.PercentOfIdeal() >= 100 * kGoodPart;
 }
 
-// By halving, to a sixty-fourth of the peak; the speed is taken to grow with the budget.
+// Searches by halving, to a sixty-fourth of the peak; the speed is assumed to grow with the budget.
 Bytes FindSmallest(const Estimate& estimate, const std::vector<policy::Workload>& workloads,
                    Workers* workers) {
   BudgetRange range;
@@ -239,7 +239,7 @@ EstimateFit FitOf(const Estimate& estimate, Bytes budget, Bytes host_bytes) {
   const Bytes peak = PeakOfBlocks(estimate);
   fit.everything = peak <= fit.blocks;
   if (fit.everything) return fit;
-  // Charging (docs/design.md, accounting): live blocks, the largest launch and the largest block.
+  // The charge (docs/design.md, accounting) is live blocks, the largest launch and the largest block.
   const Bytes all = peak + fit.launch + largest;
   fit.beyond = all > fit.blocks ? all - fit.blocks : 0;
   if (fit.launch > fit.blocks) {

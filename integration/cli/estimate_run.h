@@ -1,7 +1,7 @@
-// One estimate: from the options of `spillway estimate` to the iteration's trace, whether it fits, and what
-// the simulator makes of it. Below the subcommand, its report and its sweep. Reads the model's and the
-// machine's file; prints nothing. The result does not depend on the number of workers. Fails for wrong
-// options and files.
+// One estimate: from the options of `spillway estimate` to the iteration's trace, whether it fits, and the
+// simulator's result. Used by the subcommand, its report and its sweep, on one thread, with workers for the
+// simulations. Reads the model's and the machine's file; prints nothing. The result does not depend on the
+// number of workers. Fails for wrong options and files.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_ESTIMATE_RUN_H_
 #define SPILLWAY_INTEGRATION_CLI_ESTIMATE_RUN_H_
@@ -25,35 +25,35 @@ struct EstimateOptions {
   std::string batch = "1", sequence = "1024", target, accumulate = "1", lora = "0";
   std::string dtype = "autocast", optimizer = "adamw", attention = "sdpa", zero_grad = "after-update";
   bool checkpointing = false, clip = false, lora_dropout = false;
-  std::string gpu = "h100", machine;  // the latter, a file, wins
+  std::string gpu = "h100", machine;  // `machine`, a file, wins
   std::string gpu_memory, host_memory = "128GiB", disk;
   std::string kernel_efficiency = "both";
-  bool smallest = false;          // ask for the smallest GPU
+  bool smallest = false;          // whether to look for the smallest GPU
   std::string sweep;              // the page to write, with the times of the fast end; empty: none
-  std::string save_trace;         // where the trace goes, with the times of the slow end; empty: nowhere
-  std::string library_directory;  // where the drawing library lies
+  std::string save_trace;         // path for the trace, with the times of the slow end; empty: none
+  std::string library_directory;  // folder of the drawing library
   unsigned threads = 0;           // 0: one for each processor
   bool json = false;
 };
 
-// What is asked of one budget.
+// The question for one budget, and its answer.
 struct EstimateFit {
   policy::Bytes budget = 0;
   policy::Bytes small = 0;   // blocks up to 1 MiB, the matrix library's workspace, external memory
   policy::Bytes blocks = 0;  // what is left for blocks that may move
   policy::Bytes launch = 0;  // the largest launch's blocks
   std::string launch_name;
-  policy::Bytes beyond = 0;   // what must have a place off the GPU at the peak
+  policy::Bytes beyond = 0;   // bytes that must have a place off the GPU at the peak
   policy::Bytes off_gpu = 0;  // host memory and disk
   bool everything = false;    // all blocks fit: nothing moves
   std::string problem;        // which term is short and by how much; empty: it fits
 };
 
-// With kernels of one end of the machine's ranges.
+// The result for kernels of one end of the machine's ranges.
 struct EstimateTime {
   const char* efficiency = "";  // low, high
   policy::Nanos uncapped = 0;   // kernels alone
-  SimulateResult run;           // valid where the job fits
+  SimulateResult run;           // valid if the job fits
 };
 
 struct Estimate {
@@ -69,20 +69,20 @@ struct Estimate {
   policy::Bytes host_bytes = 0;
 };
 
-// InvalidArgument or NotFound for wrong options and files; else an estimate, whose fit has the problem when
-// the job does not fit.
+// Returns InvalidArgument or NotFound for wrong options and files; otherwise an estimate, whose fit has the
+// problem if the job does not fit.
 absl::StatusOr<Estimate> MakeEstimate(const EstimateOptions& options, Workers* workers);
 
 // One end of the machine's range.
 enum class End : uint8_t { kSlow, kFast };
-// The one that --kernel-efficiency names; `otherwise` where it names both.
+// Returns the end that --kernel-efficiency names; `otherwise` if it names both.
 End EndOf(const EstimateOptions& options, End otherwise);
 
-// The same job on budgets from the least that runs to the peak, for three sizes of host memory.
+// Simulates the same job on budgets from the least that runs to the peak, for three sizes of host memory.
 std::vector<SweepRow> SweepEstimate(const Estimate& estimate, End end, Workers* workers,
                                     SimulateOptions* shown);
 
-// The trace with the times of one end.
+// Returns the trace with the times of one end.
 policy::Workload WithTimes(const policy::TapeResult& tape, const EstimateMachine& machine, End end);
 
 EstimateFit FitOf(const Estimate& estimate, policy::Bytes budget, policy::Bytes host_bytes);

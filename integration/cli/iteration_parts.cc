@@ -9,7 +9,7 @@
 namespace spillway::integration {
 namespace {
 
-// What is lost, by cause; a report knows three, a later one perhaps more.
+// The colors of lost time by cause: a report knows three causes, a later one perhaps more.
 const char* const kCauseColours[] = {"var(--out)", "var(--in)", "var(--c3)", "var(--host)"};
 constexpr char kKernels[] = "kernels", kPauses[] = "the job's own pauses", kUnknown[] = "not known which";
 
@@ -18,7 +18,7 @@ struct Piece {
   double seconds = 0;
 };
 
-// From the left to the right. What the parts do not add up to is drawn as that.
+// Returns the pieces from left to right. The time that the parts do not add up to is a piece of its own.
 std::vector<Piece> PiecesOf(const IterationParts& parts) {
   std::vector<Piece> pieces;
   double sum = 0;
@@ -35,7 +35,7 @@ std::vector<Piece> PiecesOf(const IterationParts& parts) {
   return pieces;
 }
 
-// A colour for each name that is drawn, in the order of the pieces.
+// Gives a color to each name that is drawn, in the order of the pieces.
 class Palette {
  public:
   void Add(const std::string& name) {

@@ -1,6 +1,5 @@
-// Where the time of an iteration goes: kernels, what the GPU lost to each cause of ours, the job's own
-// pauses. And the chart of it, a bar for each rank or run. For ranks_page and changes_page. Pure; nothing
-// fails.
+// The parts of an iteration's time: kernels, what the GPU lost to each cause of ours, the job's own pauses.
+// Also the chart of them, a bar for each rank or run. For ranks_page and changes_page. Pure; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_ITERATION_PARTS_H_
 #define SPILLWAY_INTEGRATION_CLI_ITERATION_PARTS_H_
@@ -18,15 +17,15 @@ namespace spillway::integration {
 
 struct IterationParts {
   Known whole_s, kernels_s, pauses_s;
-  // By cause in words (CauseWords), in the order of the file. By the process's own count of a recurring
-  // iteration where it has one, else the run's in proportion.
+  // Lost time by cause as text (CauseWords), in the order of the file. It is the process's own count of a
+  // recurring iteration if it has one, otherwise the run's in proportion.
   std::vector<std::pair<std::string, double>> lost_s;
-  Known LostSeconds() const;  // all of it; none: the file does not say
+  Known LostSeconds() const;  // the sum; none: the file does not have it
 };
 
 IterationParts PartsOf(const ReportData& data, const ReportFacts& facts);
 
-// A bar for each name; none where no iteration is known of any. `words`: how to read it.
+// Returns a bar for each name; none if no iteration is known of any. `words`: how to read it.
 std::optional<Chart> IterationPartsChart(const std::vector<std::string>& names,
                                          const std::vector<IterationParts>& parts, std::string words);
 

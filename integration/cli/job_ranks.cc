@@ -13,7 +13,7 @@
 namespace spillway::integration {
 namespace {
 
-constexpr double kMostLocalRanks = 1024;  // a larger number in a file is a slip, no list of absent ranks
+constexpr double kMostLocalRanks = 1024;  // a larger number in a file is a slip, no list of missing ranks
 
 std::string BytesOrNothing(const Known& bytes) { return bytes ? Shown(*bytes, Unit::kBytes) : ""; }
 
@@ -52,9 +52,9 @@ void FindDifferences(const ReportedRun& run, JobRanks* ranks) {
   AddIfDifferent("Spillway", column([](Data data) { return data.job.spillway; }), ranks);
 }
 
-// The files say how many ranks their node has.
+// Finds missing ranks: the files have the number of ranks on their node.
 void FindAbsent(const ReportedRun& run, JobRanks* ranks) {
-  std::map<std::string, std::pair<double, std::set<double>>> nodes;  // ranks that there are, those of files
+  std::map<std::string, std::pair<double, std::set<double>>> nodes;  // number of ranks; ranks with files
   for (const RankFile& rank : run.ranks) {
     const ReportJob& job = rank.data.job;
     auto& [size, present] = nodes[job.host];
@@ -93,7 +93,7 @@ Known WrittenByProcesses(const ReportedRun& run) {
   return sum;
 }
 
-// Of equally fast ones all wait for the one that is held up most.
+// If ranks are equally fast, all wait for the one that is held up most.
 void FindSlowest(JobRanks* ranks) {
   const std::vector<ReportFacts>& facts = ranks->facts;
   const auto most = [&facts](Known ReportFacts::*figure) {

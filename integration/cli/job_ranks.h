@@ -1,5 +1,5 @@
-// What the ranks of one job say beside each other: which of them is the slowest, what they moved together,
-// what differs between them, and which are not there. For `spillway report`. Pure; nothing fails.
+// The ranks of one job side by side: which of them is the slowest, what they moved together, what differs
+// between them, and which are missing. For `spillway report`. Pure; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_JOB_RANKS_H_
 #define SPILLWAY_INTEGRATION_CLI_JOB_RANKS_H_
@@ -13,14 +13,14 @@
 
 namespace spillway::integration {
 
-// By what the slowest rank is the slowest.
+// The measure by which the slowest rank is the slowest.
 enum class SlowestBy {
   kIteration,  // its iterations are longer than those of the fastest by more than kEqualPercent
   kLostTime,   // the ranks are equally fast, so the one that loses most holds the others up
-  kNothing,    // neither is known: the first
+  kNothing,    // neither is known: the first rank
 };
 
-// Ranks that wait for one another have iterations as long as each other's to this many percent.
+// Ranks that wait for one another have iterations of equal length to this many percent.
 inline constexpr double kEqualPercent = 3;
 
 // A setting, a device or a version that is not the same for all ranks.
@@ -30,20 +30,20 @@ struct RankDifference {
 };
 
 struct JobRanks {
-  std::vector<std::string> names;  // as RankNames
+  std::vector<std::string> names;  // as RankNames returns them
   std::vector<ReportFacts> facts;  // of each rank's file alone, nothing simulated
   size_t slowest = 0;
   SlowestBy by = SlowestBy::kNothing;
   Known fastest_s, slowest_s;  // the shortest and the longest iteration, of the ranks that know theirs
   Known spilled_bytes, fetched_bytes;  // by all ranks; none: one of them does not know it
-  // Of each process once, whatever its devices: drives are the process's.
+  // Each process counts once, whatever its devices, since drives are the process's.
   Known ssd_written_bytes;
   std::vector<RankDifference> differences;
   std::vector<std::string> absent;  // "node07: rank 1 of 4"
 };
 
-// "node07, rank 2, GPU 1" as far as it tells the run's files apart: a host where there are several, and the
-// process where all that is alike.
+// Returns names like "node07, rank 2, GPU 1", as far as needed to tell the run's files apart: with the host
+// if there are several, and the process if all that is alike.
 std::vector<std::string> RankNames(const ReportedRun& run);
 
 // `run` has a rank or more.

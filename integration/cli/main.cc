@@ -29,7 +29,7 @@
 namespace spillway::integration {
 namespace {
 
-// build/bin/spillway or PREFIX/bin/spillway: the libraries lie in ../lib.
+// Returns ../lib of build/bin/spillway or PREFIX/bin/spillway, which has the libraries.
 std::string LibraryDirectory() {
   char path[PATH_MAX] = {};
   const ssize_t length = ::readlink("/proc/self/exe", path, sizeof(path) - 1);
@@ -38,7 +38,8 @@ std::string LibraryDirectory() {
   return absl::StrCat(program, "/lib");
 }
 
-// A report that could not be written is no success: one line on standard error, and the status of wrong use.
+// Returns the status after printing: a report that could not be written is no success, but one line on
+// standard error and the status of wrong use.
 int AfterPrinting(int status) {
   errno = 0;
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
@@ -70,9 +71,9 @@ class Program {
   }
 
  private:
-  // Prints what was wrong, or the help that was asked for. The exit status.
+  // Prints what was wrong, or the help that was asked for. Returns the exit status.
   int Explain(const CLI::ParseError& wrong) {
-    // `spillway help nothing` names no subcommand, and CLI11 takes it for a wish for the help of all.
+    // `spillway help nothing` names no subcommand, and CLI11 takes it for a request for the help of all.
     const bool names_nothing = app_.get_subcommands().empty() && !app_.remaining().empty();
     if (names_nothing) {
       std::fprintf(stderr, "There is no subcommand %s.\nRun with --help for more information.\n",
@@ -85,7 +86,7 @@ class Program {
     return kWrongUse;
   }
 
-  // The subcommand that was named, of those that print.
+  // Runs the subcommand that was named, of those that print.
   int CarryOut(char** argv) {
     if (doctor_->parsed()) return Doctor(examination_, argv);
     if (simulate_->parsed()) return Simulate(simulation_);
@@ -111,7 +112,7 @@ class Program {
   PauseOptions pausing_;
   PauseOptions resuming_;
   DescribeOptions description_;
-  // In the order of the help.
+  // The order is that of the help.
   CLI::App* const run_ = AddRun(&app_, &running_);
   CLI::App* const doctor_ = AddDoctor(&app_, &examination_);
   CLI::App* const simulate_ = AddSimulate(&app_, &simulation_);

@@ -34,7 +34,7 @@ class Config {
     return fallback;
   }
 
-  // Whether a dropout with this probability does anything.
+  // Returns whether a dropout with this probability does anything.
   bool Dropout(const char* key, double fallback) {
     const auto found = Find(key);
     if (found == json_.end()) return fallback > 0;
@@ -44,7 +44,7 @@ class Config {
     return false;
   }
 
-  // Whether the key is there and says null, which may mean another thing than where it is missing.
+  // Returns whether the key is there with the value null, which may differ from a missing key.
   bool Null(const char* key) const {
     const auto found = json_.find(key);
     return found != json_.end() && found->is_null();
@@ -133,7 +133,7 @@ ModelShape ReadLlama(Config* config) {
   return shape;
 }
 
-// Mistral has no biases, whatever the file says, 8 heads for keys and a window of 4,096 where it says nothing.
+// Mistral has no biases, whatever the file has, and by default 8 heads for keys and a window of 4,096.
 ModelShape ReadMistral(Config* config) {
   ModelShape shape = ReadLlama(config);
   shape.attention_bias = shape.feed_forward_bias = false;
@@ -201,7 +201,7 @@ ModelShape ReadT5(Config* config) {
   } else if (form != "gelu" && form != "gated-silu") {
     config->Wrong("feed_forward_proj", form, "relu, gelu, gelu_new, gated-gelu, gated-relu, gated-silu");
   }
-  // T5Config ties always, and takes an untied file for one whose head is given what is not scaled.
+  // T5Config always ties, and takes an untied file for one whose head gets unscaled input.
   shape.tied = true;
   const bool scaled = config->Flag("tie_word_embeddings", true);
   shape.scaled_head = config->Flag("scale_decoder_outputs", scaled);

@@ -1,5 +1,5 @@
-// A model's sizes out of its Hugging Face config file (config.json), for `spillway estimate`. What the file
-// does not say is what transformers takes where the key is missing. Pure.
+// Reads a model's sizes from its Hugging Face config file (config.json), for `spillway estimate`. A missing
+// key has the value that transformers takes then. Pure.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_MODEL_CONFIG_H_
 #define SPILLWAY_INTEGRATION_CLI_MODEL_CONFIG_H_
@@ -11,8 +11,8 @@
 
 namespace spillway::integration {
 
-// InvalidArgument, with the key and what is accepted: no JSON object, a family that is not known, a size that
-// is missing or no number, sizes that do not fit each other.
+// Returns InvalidArgument, with the key and what is accepted: no JSON object, a family that is not known, a
+// size that is missing or no number, sizes that do not fit each other.
 absl::StatusOr<policy::ModelShape> ParseModelConfig(const std::string& text);
 
 }  // namespace spillway::integration

@@ -1,4 +1,4 @@
-// `spillway pause PID...` and `spillway resume PID...`: has running jobs give up their GPU memory, and take
+// `spillway pause PID...` and `spillway resume PID...`: make running jobs give up their GPU memory, and take
 // it back. The jobs are asked by their sockets (JobSocket) and do it themselves (JobPause); the command waits
 // for the end and prints a line for each. On the program's only thread.
 
@@ -20,8 +20,8 @@ struct PauseOptions {
 CLI::App* AddPause(CLI::App* app, PauseOptions* options);
 CLI::App* AddResume(CLI::App* app, PauseOptions* options);
 
-// 0: all jobs are paused, or run again. 1: one is not there, does not answer, or cannot be paused now; the others are. 2:
-// wrong use.
+// Return 0 if all jobs are paused, or run again; 1 if one does not exist, does not answer, or cannot be
+// paused now, though the others are; 2 for wrong use.
 int PauseJobs(const PauseOptions& options);
 int ResumeJobs(const PauseOptions& options);
 

@@ -18,7 +18,7 @@ constexpr double kWorthSaying = 2;  // percent of the time, as in the verdict of
 
 std::string ShownSeconds(double seconds) { return Shown(seconds, Unit::kSeconds); }
 
-// "an iteration takes 2.60 s, 12 % longer than the fastest rank's".
+// Returns "an iteration takes 2.60 s, 12 % longer than the fastest rank's".
 std::string Headline(const ReportedRun& run, const JobRanks& ranks) {
   const size_t count = run.ranks.size();
   const std::string head = absl::StrCat(count, count == 1 ? " rank of the job" : " ranks of the job");
@@ -57,7 +57,7 @@ std::string Moved(const ReportedRun& run, const JobRanks& ranks) {
                       Shown(least, Unit::kBytes), " to ", Shown(most, Unit::kBytes), " each.");
 }
 
-// What was waited for most, with its share of the run.
+// Returns what was waited for most, with its share of the run.
 std::string CauseText(const ReportFacts& facts) {
   if (facts.lost_by_cause.empty() || facts.lost_by_cause.front().second <= 0) return "";
   return facts.lost_by_cause.front().first;
@@ -109,7 +109,7 @@ Table BytesTable(const ReportedRun& run, const JobRanks& ranks) {
   return table;
 }
 
-// What most ranks have, and who has what else.
+// Shows the value that most ranks have, and which ranks have another.
 Table DifferenceTable(const JobRanks& ranks) {
   Table table{
       "rank_differences", "What is not the same for all", {{"", {}}, {"most", {}}, {"others", {}}}, {}};
@@ -129,7 +129,8 @@ Table DifferenceTable(const JobRanks& ranks) {
   return table;
 }
 
-// Of more ranks than the chart has bars for, those with the longest iterations, in the order of the table.
+// If there are more ranks than the chart has bars for, it shows those with the longest iterations, in the
+// order of the table.
 std::optional<Chart> PartsChart(const ReportedRun& run, const JobRanks& ranks) {
   std::vector<size_t> order(run.ranks.size());
   std::iota(order.begin(), order.end(), 0);

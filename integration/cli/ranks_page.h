@@ -1,5 +1,5 @@
-// The page of all ranks of a job: a row for each, where the time of each goes, and then all that a page of
-// one run says, of the slowest. For `spillway report`. Pure; nothing fails.
+// The page of all ranks of a job: a row for each with the parts of its time, and then the page of one run,
+// for the slowest. For `spillway report`. Pure; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_RANKS_PAGE_H_
 #define SPILLWAY_INTEGRATION_CLI_RANKS_PAGE_H_

@@ -35,7 +35,7 @@ namespace fs = std::filesystem;
 
 constexpr double kMostTerabytes = 1e9, kMostWatts = 1e7, kMostPrice = 1e6;
 
-// "x.html" for "x.json".
+// Returns "x.html" for "x.json".
 std::string PageOf(const std::string& file) {
   absl::string_view stem = file;
   return absl::StrCat(absl::EndsWith(file, ".json") ? stem.substr(0, file.size() - 5) : stem, ".html");
@@ -45,13 +45,13 @@ bool PrintsAlone(const ReportOptions& options) {
   return (options.json || options.text) && options.output.empty();
 }
 
-// Where the page goes; empty: none is wanted.
+// Returns the path of the page; empty: none is wanted.
 std::string PageToWrite(const ReportOptions& options, const std::vector<ReportedRun>& runs) {
   if (PrintsAlone(options)) return "";
   return options.output.empty() ? DefaultPage(runs) : options.output;
 }
 
-// What the command line's library does not see.
+// Checks what the command line's library does not.
 absl::Status CheckOptions(const ReportOptions& options) {
   const ReportAssumptions& given = options.assumptions;
   const auto outside = [](double value, double most) { return !(value > 0 && value <= most); };
@@ -71,7 +71,7 @@ bool AreOneFile(const std::string& a, const std::string& b) {
   return !one.empty() && one == other;
 }
 
-// Before anything is written: the data of a run cannot be made again.
+// Checks the paths before anything is written, since the data of a run cannot be made again.
 absl::Status CheckPaths(const ReportOptions& options, const std::vector<ReportedRun>& runs,
                         const std::string& page) {
   const auto refuse = [](const char* option, const std::string& path, const char* what) {
@@ -89,7 +89,7 @@ absl::Status CheckPaths(const ReportOptions& options, const std::vector<Reported
   return absl::OkStatus();
 }
 
-// One run, the ranks of one, or two runs.
+// Checks that there is one run, the ranks of one, or two runs.
 absl::Status CheckRuns(const ReportOptions& options, const std::vector<ReportedRun>& runs) {
   if (runs.size() > 2) {
     std::vector<std::string> names;
@@ -125,7 +125,7 @@ WhatIf WhatIfOf(const ReportData& data, const ReportOptions& options) {
   return what_if;
 }
 
-// The one of the run's ranks that stands for it, and its own model.
+// The rank that stands for the run, and its own model.
 struct ChosenRank {
   JobRanks ranks;
   ReportFacts facts;
@@ -162,7 +162,7 @@ ReportModel ModelOfRuns(const std::vector<ReportedRun>& runs, const ReportOption
   return run.ranks.size() == 1 ? model : RanksModel(run, chosen.ranks, std::move(model));
 }
 
-// What is read, and where the page goes.
+// The files that were read, and the path of the page.
 struct Read {
   std::vector<ReportedRun> runs;
   std::string page;  // empty: none
@@ -226,7 +226,7 @@ std::string DefaultPage(const std::vector<ReportedRun>& runs) {
     return first.ranks.size() == 1 ? PageOf(first.ranks.front().path) : (folder / "ranks.html").string();
   const auto [before, after] = ShortNames(first.name, runs.back().name);
   const std::string name = absl::StrCat(before, "-to-", after, ".html");
-  // Of two folders, beside them.
+  // The page of two folders goes beside them.
   std::error_code error;
   const bool is_folder = fs::is_directory(first.name, error);
   return ((is_folder ? folder.parent_path() : folder) / absl::StrReplaceAll(name, {{"/", "-"}})).string();

@@ -1,5 +1,5 @@
-// Long columns made short enough to draw: series merged into a few hundred bins, moves counted by time and by size.
-// For report_charts. Pure; nothing fails.
+// Shortens long columns until they can be drawn: series merged into a few hundred bins, moves counted by time
+// and by size. For report_charts. Pure; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_BINS_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_BINS_H_
@@ -19,8 +19,8 @@ struct Series {
 Series MergedByMost(const Column& values, double every_s, size_t most);
 Series MergedBySum(const Column& values, double every_s, size_t most);
 
-// For each of `count` bins of [from, to): the part of it, at most 1, in which an interval lay that begins at
-// start[i] and lasts seconds[i]; only rows that `wanted` marks.
+// Returns, for each of `count` bins of [from, to), the part of it, at most 1, that is covered by intervals
+// from start[i] of length seconds[i]. Only rows that `wanted` marks count.
 Column BusyParts(const Column& start, const Column& seconds, const std::vector<bool>& wanted, double from,
                  double to, size_t count);
 
@@ -29,13 +29,13 @@ struct MoveSizeClass {
   size_t kind = 0;
   double least_bytes = 0;
   double moves = 0, bytes = 0;
-  double slow = 0, median = 0, fast = 0;  // bytes a second: below them lie 10, 50 and 90 % of the moves
+  double slow = 0, median = 0, fast = 0;  // bytes a second: 10, 50 and 90 % of the moves lie below them
 };
-// By kind, then by size. Moves without bytes or time are left out.
+// Returns the classes by kind, then by size. Moves without bytes or time are left out.
 std::vector<MoveSizeClass> MoveSizeClasses(const ReportMoves& moves);
 
-// The iteration to look at more closely: the last whole one that lies within what `moves` remembers. Its number
-// among the iterations; none: there is none.
+// Returns the number of the iteration to look at more closely: the last whole one within the time that
+// `moves` covers. None if there is none.
 std::optional<size_t> IterationToShow(const ReportIterations& iterations, const ReportMoves& moves,
                                       double run_seconds);
 

@@ -25,7 +25,8 @@ double ChartEnd(const ReportData& data, double sampled_s) {
   return std::max(sampled_s, data.job.seconds.value_or(data.metrics.seconds.value_or(0)));
 }
 
-// Rows {t, name, v, o}: a value of one series at the beginning of its bin, and one more at the end of the last.
+// Appends rows {t, name, v, o}: a value of one series at the beginning of its bin, and one more at the end of
+// the last.
 void AppendSeries(const Series& series, const std::string& name, int order, double factor, Json* rows) {
   for (size_t i = 0; i < series.values.size(); ++i)
     rows->push_back(Json{{"t", Rounded(static_cast<double>(i) * series.every_s)},
@@ -39,7 +40,7 @@ void AppendSeries(const Series& series, const std::string& name, int order, doub
                        {"v", Rounded(series.values.back() / factor)}});
 }
 
-// Bytes in each interval as bytes a second.
+// Returns bytes in each interval as bytes a second.
 Series RatesOf(const Column& bytes, double every_s) {
   Series series = MergedBySum(bytes, every_s, kMostBins);
   for (double& value : series.values) value /= series.every_s;
@@ -59,7 +60,7 @@ Json Areas(Json rows, const std::string& y_title, double end_s, Json colours, bo
         {"order", {{"field", "o"}, {"type", "quantitative"}}}}}};
 }
 
-// One direction above the line of 0, the other below.
+// Draws one direction above the line of 0, the other below.
 Chart MirroredChart(const Column& above, const Column& below, double every_s, double end_s,
                     const std::string& above_name, const std::string& below_name) {
   const Series up = RatesOf(above, every_s);
@@ -76,7 +77,7 @@ Chart MirroredChart(const Column& above, const Column& below, double every_s, do
   return chart;
 }
 
-// Upright lines at the ends of iterations, where they do not run together.
+// Adds upright lines at the ends of iterations, unless they would run together.
 void AppendIterationEnds(const ReportData& data, double end_s, Chart* chart, Json* layers) {
   if (!data.iterations || data.iterations->start_s.empty() || data.iterations->start_s.size() > kMostMarked)
     return;
@@ -89,7 +90,7 @@ void AppendIterationEnds(const ReportData& data, double end_s, Chart* chart, Jso
                          {"encoding", {{"x", TimeAxis("t", end_s)}}}});
 }
 
-// Shaded bands while the job was paused, by itself or from outside.
+// Adds shaded bands while the job was paused, by itself or from outside.
 void AppendPauses(const ReportData& data, double end_s, Chart* chart, Json* layers) {
   if (data.pauses.empty()) return;
   Json rows = Json::array();
@@ -103,7 +104,8 @@ void AppendPauses(const ReportData& data, double end_s, Chart* chart, Json* laye
                          {"encoding", {{"x", TimeAxis("t", end_s)}, {"x2", {{"field", "u"}}}}}});
 }
 
-// Shaded bands over the whole height, and their names at the top. `length`: of the iteration, in the axis' unit.
+// Adds shaded bands over the whole height, and their names at the top. `length`: of the iteration, in the
+// axis' unit.
 void AppendPhases(const std::vector<ReportPhase>& phases, double length, const Json& x, Json* layers) {
   Json rows = Json::array();
   for (size_t i = 0; i < phases.size(); ++i)
@@ -128,7 +130,7 @@ void AppendPhases(const std::vector<ReportPhase>& phases, double length, const J
              {"text", {{"field", "phase"}, {"type", "nominal"}}}}}});
 }
 
-// Samples of one iteration, the first at its start.
+// Returns the samples of one iteration, the first at its start.
 Series Within(const Column& values, double every_s, double from, double seconds) {
   const auto at = [&values, every_s](double time) {
     return std::min(values.size(), static_cast<size_t>(std::max(0.0, time / every_s)));

@@ -1,7 +1,7 @@
 // The charts of a report over a run's time as specifications of Vega-Lite, without size and theme, which the
-// page adds. Each chart's data are bins or rows of a few hundred at most, however long the run was. Colours
-// are the page's CSS variables. A chart with nothing to show is none, and report_sections says why. Pure;
-// nothing fails.
+// page adds. Each chart's data are bins or rows of a few hundred at most, however long the run was. Colors
+// are the page's CSS variables. A chart with nothing to show is none, and report_sections gives the reason.
+// Pure; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_CHARTS_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_CHARTS_H_
@@ -16,7 +16,7 @@
 namespace spillway::integration {
 
 std::optional<Chart> MemoryChart(const ReportData& data, const ReportFacts& facts);
-// Of the iteration that OneIterationChart shows, with its phases; none where the samples are too far apart.
+// Shows the iteration of OneIterationChart, with its phases; none if the samples are too far apart.
 std::optional<Chart> IterationMemoryChart(const ReportData& data, const ReportFacts& facts);
 std::optional<Chart> LinkChart(const ReportData& data);
 std::vector<Chart> DriveCharts(const ReportData& data);

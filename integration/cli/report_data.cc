@@ -48,7 +48,7 @@ ReportCapacity CapacityOf(const JsonFields& fields) {
   return capacity;
 }
 
-// None where it was looked at and could not be measured.
+// Returns none if the link was looked at and could not be measured.
 std::optional<ReportLink> LinkOf(const JsonFields& link) {
   const auto rate = [&link](const char* name) { return link.Number(name).value_or(0); };
   const ReportLink measured = {rate("in"), rate("out"), rate("in_both"), rate("out_both")};
@@ -56,7 +56,7 @@ std::optional<ReportLink> LinkOf(const JsonFields& link) {
   return all ? std::optional(measured) : std::nullopt;
 }
 
-// The device's own figures come from its entry of "devices", rates and iterations among them.
+// Reads the device's own figures from its entry of "devices", rates and iterations among them.
 void ReadDevice(const JsonFields& device, ReportMetrics* metrics) {
   if (const auto rates = device.Object("bytes_per_second")) {
     metrics->host_in = rates->Number("host_in");
@@ -79,7 +79,7 @@ void ReadDevice(const JsonFields& device, ReportMetrics* metrics) {
   }
 }
 
-// What moves and waits is of the device where the file has it so, else of all devices.
+// Reads moves and waits: the device's if the file has them so, otherwise those of all devices.
 void ReadCounters(const JsonFields& fields, ReportMetrics* metrics) {
   metrics->budget_bytes = fields.Number("budget_bytes");
   metrics->peak_bytes = fields.Number("peak_bytes");
@@ -114,7 +114,7 @@ ReportDirectory DirectoryOf(const JsonFields& fields) {
   return directory;
 }
 
-// `number`: the device's; an entry says whose it is, since a process need not use the devices from 0 on.
+// `number`: the device's. An entry names its device, since a process need not use the devices from 0 on.
 ReportMetrics MetricsOf(const JsonFields& fields, double number) {
   ReportMetrics metrics;
   const std::vector<JsonFields> devices = fields.Objects("devices");
@@ -171,7 +171,7 @@ ReportIterations IterationsOf(const JsonFields& fields) {
   return iterations;
 }
 
-// Columns that every row needs: none of them may be absent where another is there.
+// Checks columns that every row needs: if one is there, none may be absent.
 void NeedColumns(const JsonFields& fields, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (!fields.Has(name)) fields.Fail(fields.Path(name), "absent", "a list");

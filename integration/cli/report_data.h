@@ -1,6 +1,6 @@
-// ReportData: a run as its process wrote it into the file of SPILLWAY_REPORT (docs/report.md), read and checked.
-// What the file does not know is absent here, never 0. For `spillway report`. Pure; errors say where in the
-// file, what is wrong there and what is accepted.
+// ReportData: a run as its process wrote it into the file of SPILLWAY_REPORT (docs/report.md), read and
+// checked. A figure that the file does not have is absent here, never 0. For `spillway report`. Pure; an
+// error names the place in the file, what is wrong there and what is accepted.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_DATA_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_DATA_H_
@@ -18,7 +18,7 @@
 
 namespace spillway::integration {
 
-// A value for each row of a table; columns of one table are equally long, or empty where the file lacks one.
+// A value for each row of a table; columns of one table are equally long, or empty if the file lacks one.
 using Column = std::vector<double>;
 using Known = std::optional<double>;
 
@@ -31,15 +31,15 @@ struct ReportJob {
 };
 
 struct ReportSetting {
-  std::string name, value, from;  // from: which variable gave it
+  std::string name, value, from;  // from: the variable that gave it
 };
 
 struct ReportDisk {
   std::string directory;
   Known bytes;           // of the capacity
   Column written, read;  // of the transfers
-  std::string drive;     // that it lies on; empty: not known
-  Known ranks;           // of the job's on this node that write to that drive
+  std::string drive;     // the drive that it lies on; empty: not known
+  Known ranks;           // of the job's ranks on this node that write to that drive
 };
 
 struct ReportCapacity {
@@ -47,7 +47,7 @@ struct ReportCapacity {
   std::optional<std::vector<ReportDisk>> disks;  // empty list: the job had none
 };
 
-// Samples at equal distances from time 0; an empty column: not known.
+// Samples at equal distances from time 0; an empty column is not known.
 struct ReportMemory {
   double every_s = 0;
   Column gpu, host, disk, live;
@@ -66,7 +66,7 @@ struct ReportIterations {
 struct ReportPhase {
   std::string name;
   double from = 0, to = 0;  // parts of an iteration
-  bool guessed = false;     // no kernel is named as one of the backward pass: its begin is where most is live
+  bool guessed = false;     // no kernel's name shows the backward pass, which begins where most is live
 };
 
 struct ReportMoves {
@@ -97,13 +97,13 @@ struct ReportReachingKernel {
   Known launches, bytes, most_bytes;
 };
 
-// What plain copies over the link were measured to reach, alone and while both directions run: bytes a second, all
-// above 0.
+// The rates that plain copies over the link were measured to reach, alone and while both directions run:
+// bytes a second, all above 0.
 struct ReportLink {
   double in = 0, out = 0, in_both = 0, out_both = 0;
 };
 
-// One spill directory and how its drive did, of all devices (`directories` in docs/metrics.md).
+// One spill directory and the state of its drive, over all devices (`directories` in docs/metrics.md).
 struct ReportDirectory {
   std::string path, engine, why_closed, last_closure;
   std::optional<bool> direct, closed;
@@ -111,14 +111,14 @@ struct ReportDirectory {
   Known errors, retries, mismatches, quarantined_slots, closures;
 };
 
-// What one recurring iteration moves and loses, by the process's own count; none where nothing repeated
+// The moves and losses of one recurring iteration, by the process's own count; none if nothing repeated
 // itself.
 struct ReportPerIteration {
   Known host_spilled_bytes, disk_spilled_bytes, host_fetched_bytes, disk_fetched_bytes;
   std::vector<std::pair<std::string, double>> lost_seconds;  // by cause
 };
 
-// Of the metrics (docs/metrics.md): of the report's device where the file has it so, else of all the
+// The metrics (docs/metrics.md) of the report's device if the file has them so, otherwise of all the
 // process's devices. Duration and bytes of drives are always the process's.
 struct ReportMetrics {
   Known seconds, budget_bytes, peak_bytes, peak_live_bytes;
@@ -130,18 +130,18 @@ struct ReportMetrics {
   ReportPerIteration per_iteration;
   Known host_in, host_out, disk_in, disk_out;  // of the job's transfers, bytes a second
   std::optional<ReportLink> link;              // none: it was not measured
-  std::vector<ReportDirectory> directories;    // empty: the job had none, or the file does not say
+  std::vector<ReportDirectory> directories;    // empty: the job had none, or the file does not have them
   std::string evictions_ended;
   size_t devices = 1;
 };
 
 struct ReportPause {
   double start_s = 0, leaving_s = 0;
-  Known seconds;           // until it was resumed; none: it was not, when the file was written
-  std::string by, region;  // "job", "outside" or "idle"; empty: everything
+  Known seconds;           // until it was resumed; none: it was not resumed when the file was written
+  std::string by, region;  // "job", "outside" or "idle"; the region's tag, empty: everything
   Known clean_bytes, host_bytes, disk_bytes, dropped_bytes;
 
-  // One that was not resumed lasts until `end_s`.
+  // Returns the pause's length. A pause that was not resumed lasts until `end_s`.
   double SecondsUntil(double end_s) const { return seconds.value_or(std::max(0.0, end_s - start_s)); }
 };
 
@@ -169,14 +169,14 @@ struct ReportData {
   std::string iteration;  // the bytes of a trace file; empty: not known
   std::optional<ReportPower> power;
   std::vector<ReportPause> pauses;
-  Known dropped_moves, dropped_stalls;  // which the file had no place for
+  Known dropped_moves, dropped_stalls;  // for which the file had no place
 };
 
-// The JSON of a data file. InvalidArgument for text that is damaged, cut, of another form or of a version that
-// this program does not read. Bytes that are no UTF-8 are replaced, not refused.
+// Reads the JSON of a data file. Returns InvalidArgument for text that is damaged, cut, of another form or of
+// a version that this program does not read. Bytes that are no UTF-8 are replaced, not refused.
 absl::StatusOr<nlohmann::json> ReadReportJson(const std::string& text);
 
-// As ReadReportJson; InvalidArgument for wrong fields, too.
+// Like ReadReportJson; InvalidArgument for wrong fields, too.
 absl::StatusOr<ReportData> ParseReport(const std::string& text);
 
 }  // namespace spillway::integration

@@ -16,14 +16,14 @@ namespace {
 
 constexpr double kDay = 86400;
 constexpr double kGB = 1e9;
-// An iteration that took this part less than its bound contradicts it (docs/metrics.md).
+// An iteration that took less than this part of its bound contradicts it (docs/metrics.md).
 constexpr double kBelowBound = 0.95;
-// Of AdviceLine (integration/engine/advice.h).
+// Texts of AdviceLine (integration/engine/advice.h).
 constexpr char kHelps[] = "what would help most: ";
 constexpr char kNoneHelps[] = "no setting would help";
 
-// The process's own mean while nothing but the iteration ran, else the median without the first, in which
-// plans are not there yet.
+// Takes the process's own mean while only the iteration ran. If there is none, takes the median without the
+// first, in which plans are not there yet.
 void FindIteration(const ReportData& data, ReportFacts* facts) {
   facts->iteration_how = "no iteration repeated itself";
   if (data.metrics.iteration_s) {
@@ -38,7 +38,7 @@ void FindIteration(const ReportData& data, ReportFacts* facts) {
   }
 }
 
-// What the GPU lost in an iteration is what it lost in the run, in proportion.
+// The GPU lost in an iteration what it lost in the run, in proportion.
 void FindOwnPauses(ReportFacts* facts) {
   if (!facts->ideal_s || !facts->lost_seconds || !facts->seconds || *facts->seconds <= 0) return;
   const double lost = *facts->lost_seconds * *facts->iteration_s / *facts->seconds;
@@ -50,7 +50,7 @@ void FindTimes(const ReportData& data, const WhatIf& what_if, ReportFacts* facts
   FindIteration(data, facts);
   facts->ideal_s = simulated ? Known(what_if.ideal_s) : data.metrics.ideal_s;
   facts->bound_s = simulated ? Known(what_if.bound_s) : data.metrics.bound_s;
-  facts->bound_is_near = simulated && what_if.bound_is_near;  // the run's own is a quick one
+  facts->bound_is_near = simulated && what_if.bound_is_near;  // the run's own bound is a quick one
   if (!facts->iteration_s || *facts->iteration_s <= 0) {
     facts->bound_missing = "no iteration repeated itself, or none was marked";
     return;
@@ -87,13 +87,13 @@ void FindLosses(const ReportData& data, ReportFacts* facts) {
     facts->lost_percent = std::min(100.0, 100 * lost / *facts->seconds);
 }
 
-// What this process wrote to one drive, and how many ranks do the same.
+// The bytes that this process wrote to one drive, and the number of ranks that do the same.
 struct DriveWear {
   double written = 0, ranks = 1;
 };
 
-// Directories on one drive share what it is rated at. A file that does not name drives counts each directory
-// as one; one that has no bytes by directory has them in equal parts.
+// Directories on one drive share its rated writes. If a file does not name drives, each directory counts as
+// one; if it has no bytes by directory, they are divided equally.
 std::vector<DriveWear> WearOfDrives(const ReportData& data, double written) {
   if (!data.capacity.disks) return {{written, 1}};
   const std::vector<ReportDisk>& disks = *data.capacity.disks;
@@ -153,7 +153,8 @@ void FindEnergy(const ReportData& data, const ReportAssumptions& assumptions, Re
   if (price) facts->lost_money_per_gb = *facts->lost_joules_per_gb * per_joule;
 }
 
-// The point that shortens an iteration most, of up to twice what the run had; none: by less than a hundredth.
+// Returns the point that shortens an iteration most, with up to twice what the run had; none if it does so by
+// less than a hundredth.
 const WhatIfPoint* FasterPoint(const WhatIf& what_if, WhatIfAxis axis) {
   const WhatIfPoint* best = nullptr;
   for (const WhatIfSweep& sweep : what_if.sweeps) {
@@ -172,7 +173,8 @@ std::string PointWords(const WhatIf& what_if, const WhatIfPoint& point, Unit uni
                          100 * (1 - point.iteration_s / what_if.iteration_s));
 }
 
-// What the job's own last line names; without one, whichever memory makes the simulated iteration shorter.
+// Takes the setting that the job's own last line names; without such a line, the memory that makes the
+// simulated iteration shorter.
 void FindHelp(const ReportData& data, const WhatIf& what_if, ReportFacts* facts) {
   const size_t at = data.advice.find(kHelps);
   if (at != std::string::npos) facts->help = data.advice.substr(at + sizeof(kHelps) - 1);
@@ -211,7 +213,7 @@ ReportFacts FactsOf(const ReportData& data, const WhatIf& what_if, const ReportA
   facts.peak_live_bytes = data.metrics.peak_live_bytes;
   if (facts.budget_bytes && facts.peak_live_bytes)
     facts.saved_bytes = std::max(0.0, *facts.peak_live_bytes - *facts.budget_bytes);
-  FindLosses(data, &facts);  // FindTimes needs it
+  FindLosses(data, &facts);  // before FindTimes, which needs it
   FindTimes(data, what_if, &facts);
   FindWear(data, assumptions, &facts);
   FindEnergy(data, assumptions, &facts);

@@ -23,7 +23,7 @@ bool IsNumber(absl::string_view text) {
   return !text.empty();
 }
 
-// `text` without the digits at its front; none: it begins with no digit.
+// Takes the digits off the front of `text`. Returns false if it begins with no digit.
 bool SkipNumber(absl::string_view* text) {
   size_t digits = 0;
   while (digits < text->size() && std::isdigit(static_cast<unsigned char>((*text)[digits])) != 0) ++digits;
@@ -31,7 +31,7 @@ bool SkipNumber(absl::string_view* text) {
   return digits > 0;
 }
 
-// Whether `path` is `pattern` with numbers for %p and %r, and perhaps .gpuN behind it.
+// Returns whether `path` is `pattern` with numbers for %p and %r, and perhaps .gpuN behind it.
 bool Matches(absl::string_view pattern, absl::string_view path) {
   while (!pattern.empty()) {
     if (absl::StartsWith(pattern, "%p") || absl::StartsWith(pattern, "%r")) {
@@ -46,8 +46,8 @@ bool Matches(absl::string_view pattern, absl::string_view path) {
   return path.empty() || (absl::StartsWith(path, ".gpu") && IsNumber(path.substr(4)));
 }
 
-// What ranks after the first write where neither %p nor %r tells them apart: "x.rank%r.json" for "x.json"
-// (OutputFile::Expand); empty where one does.
+// Returns the pattern of the files of ranks after the first if neither %p nor %r tells them apart:
+// "x.rank%r.json" for "x.json" (OutputFile::Expand); empty if one does.
 std::string PatternOfRanks(const std::string& pattern) {
   if (absl::StrContains(pattern, "%p") || absl::StrContains(pattern, "%r")) return "";
   const size_t end = absl::EndsWith(pattern, ".json") ? pattern.size() - 5 : pattern.size();

@@ -1,6 +1,6 @@
-// The figures of a report as JSON, for `spillway report --json`: the same model as the page's, so that both
-// say the same. docs/report.md names the keys, which scripts read. Pure; nothing fails: bytes that are no
-// UTF-8 are replaced.
+// The figures of a report as JSON, for `spillway report --json`: from the same model as the page, so that
+// both show the same. docs/report.md names the keys, which scripts read. Pure; no call fails: bytes that are
+// no UTF-8 are replaced.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_JSON_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_JSON_H_
@@ -13,7 +13,7 @@ namespace spillway::integration {
 
 std::string ReportFiguresJson(const ReportModel& model);
 
-// A figure's and a cell's text, as the page shows it; empty: not known.
+// Return the text of a figure and of a cell, as the page shows it; empty: not known.
 std::string TextOf(const Figure& figure);
 std::string TextOf(const Cell& cell, const TableColumn& column);
 

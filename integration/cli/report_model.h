@@ -1,6 +1,7 @@
-// What a report says, before it is a page, JSON or text: sections of figures, tables, charts and sentences.
-// All forms are made of the same model, so that they cannot differ. report_sections, ranks_page, changes_page
-// and sweep_page fill it; report_page, report_json and report_text show it. Data alone.
+// The contents of a report before it is a page, JSON or text: sections of figures, tables, charts and
+// sentences. All forms are made from the same model, so they cannot differ. report_sections, ranks_page,
+// changes_page and sweep_page fill it; report_page, report_json and report_text show it. Data only; nothing
+// here can fail.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_MODEL_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_MODEL_H_
@@ -15,7 +16,7 @@
 
 namespace spillway::integration {
 
-// One number with its name. Without a value there is a reason.
+// One number with its name. A note gives the reason if there is no value.
 struct Figure {
   std::string key;    // of JSON
   std::string label;  // of the page
@@ -55,7 +56,7 @@ struct Chart {
   std::vector<LegendEntry> legend;
   nlohmann::json spec;  // of Vega-Lite, without size and theme
   int height = 220;
-  bool half = false;  // two stand side by side where the page is wide
+  bool half = false;  // two stand side by side if the page is wide
 };
 
 struct Section {
@@ -68,9 +69,9 @@ struct Section {
 };
 
 struct ReportModel {
-  std::string command = "spillway report";  // that makes the page
+  std::string command = "spillway report";  // the command that makes the page
   std::string title;
-  std::vector<std::string> verdict;  // sentences, the first is the headline
+  std::vector<std::string> verdict;  // sentences; the first is the headline
   std::vector<Section> sections;
 };
 

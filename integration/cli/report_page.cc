@@ -8,13 +8,13 @@
 namespace spillway::integration {
 namespace {
 
-// Nothing may be loaded, sent or embedded; only what stands in the page itself runs.
+// No request or embedding is allowed; only scripts in the page itself run.
 constexpr char kPolicy[] =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri "
     "'none'; "
     "form-action 'none'";
 
-// `text` as the text of an element; control characters, which HTML forbids, become a replacement.
+// Returns `text` as the text of an element; control characters, which HTML forbids, become a replacement.
 std::string Html(const std::string& text) {
   std::string clean;
   for (char c : text) {
@@ -26,7 +26,7 @@ std::string Html(const std::string& text) {
   return absl::StrReplaceAll(clean, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 
-// JSON inside a <script>: without a <, nothing in it can end the element.
+// Returns JSON for the inside of a <script>: without a <, nothing in it can end the element.
 std::string InScript(const std::string& json) { return absl::StrReplaceAll(json, {{"<", "\\u003c"}}); }
 
 std::string FigureHtml(const Figure& figure) {
@@ -131,7 +131,7 @@ std::string ReportPage(const ReportModel& model, const std::string& data,
   for (const Section& section : model.sections) absl::StrAppend(&html, SectionHtml(section));
   absl::StrAppend(&html, "</main>\n<script type=\"application/json\" id=\"data\">\n", InScript(data),
                   "</script>\n");
-  // A script of a library may hold the end of its own element in a string.
+  // A script of a library may have the end of its own element in a string.
   absl::StrAppend(&html, "<script>", absl::StrReplaceAll(drawing_library, {{"</script", "<\\/script"}}),
                   "</script>\n<script>", kReportScript, "</script>\n");
   return absl::StrCat(html, "</body>\n</html>\n");

@@ -1,5 +1,5 @@
-// A model as one HTML page that needs nothing else: style, data and the drawing library are inside it. Its policy
-// (Content-Security-Policy) forbids every request. Pure; nothing fails.
+// A model as one HTML page that needs no other file: style, data and the drawing library are inside it. Its
+// policy (Content-Security-Policy) forbids every request. Pure; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_PAGE_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_PAGE_H_
@@ -10,8 +10,8 @@
 
 namespace spillway::integration {
 
-// `data`: JSON for the page's element of that name, which scripts read. `drawing_library`: the script that defines
-// vegaEmbed.
+// `data`: JSON for the page's element of that name, which scripts read. `drawing_library`: the script that
+// defines vegaEmbed.
 std::string ReportPage(const ReportModel& model, const std::string& data, const std::string& drawing_library);
 
 }  // namespace spillway::integration

@@ -31,10 +31,10 @@ namespace spillway::integration {
 namespace {
 
 constexpr long long kNanos = 1'000'000'000;
-// What would have ended or moved the command, had it taken this process's place.
+// The signals that would have ended or moved the command, had it taken this process's place.
 constexpr int kHandedOn[] = {SIGTERM,   SIGHUP,  SIGINT,  SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM,
                              SIGVTALRM, SIGPROF, SIGXCPU, SIGXFSZ, SIGPWR,  SIGIO};
-// While pages are made these act as they did before: the pages may be given up.
+// These act as they did before while pages are made: the pages may be given up.
 constexpr int kGivesUp[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT};
 
 volatile std::sig_atomic_t g_child = 0;  // written before the handlers are there
@@ -63,7 +63,7 @@ struct sigaction HandingOn() {
   return action;
 }
 
-// Ends this process as the command was ended, without a second core file.
+// Ends this process in the way in which the command ended, without a second core file.
 int EndBySignal(int signal) {
   const rlimit none = {0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
@@ -71,17 +71,18 @@ int EndBySignal(int signal) {
   by_default.sa_handler = SIG_DFL;
   SetAction(signal, by_default);
   ::raise(signal);
-  return 128 + signal;  // it was blocked, or cannot end a process
+  return 128 + signal;  // the signal was blocked, or cannot end a process
 }
 
-// Without this process nothing would end the command, and nobody wait for it. Of SIGTERM a launcher such as
-// torchrun can tell its workers, which SIGKILL would leave behind.
+// Has the kernel send SIGTERM to the command when this process dies; nothing would end it and nobody wait for
+// it otherwise. A launcher such as torchrun can pass SIGTERM on to its workers, which SIGKILL would leave
+// behind.
 void EndWithParent(pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::raise(SIGTERM);
 }
 
-// Signals that come before the child is there wait until it is.
+// Blocks signals until the child is there, so that those that come before wait for it.
 pid_t Start(const std::vector<char*>& command, sigset_t* blocked, sigset_t* before) {
   ::sigemptyset(blocked);
   for (int signal : kHandedOn) ::sigaddset(blocked, signal);
@@ -105,16 +106,16 @@ int WaitFor(pid_t child) {
   return status;
 }
 
-// Of a launcher that starts each rank with a `spillway run` of its own: the others make pages of their ranks.
-// None: this process has started all ranks, or there is one.
+// Returns this rank under a launcher that starts each rank with a `spillway run` of its own: the others make
+// pages of their ranks. None if this process has started all ranks, or there is one.
 std::optional<int> OwnRank() {
-  std::vector<std::string> warnings;  // the job says them
+  std::vector<std::string> warnings;  // the job reports them
   const NodeRanks ranks = ReadNodeRanks(EnvironmentVariable, &warnings);
   return ranks.size > 1 ? std::optional<int>(ranks.rank) : std::nullopt;
 }
 
-// Where names tell processes apart and not ranks, what a process wrote of itself does. What cannot be read is
-// not.
+// Returns whether the file is another rank's. If names tell processes apart and not ranks, the file's own
+// contents decide. A file that cannot be read is not another's.
 bool IsAnotherRanks(const std::string& file, int rank) {
   std::ifstream stream(file);
   const auto data = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
@@ -127,7 +128,8 @@ bool IsAnotherRanks(const std::string& file, int rank) {
   return says_other("rank", rank) || says_other("host", HostName());
 }
 
-// A command may also start one job after another, and launchers give each rank an argument of its own.
+// Returns whether the files are of ranks of one job. A command may also start one job after another, and
+// launchers give each rank an argument of its own.
 bool AreRanksOfOneJob(const std::vector<std::string>& files) {
   const auto runs = ReadRuns(files, FilesAre::kRanks);
   if (!runs.ok()) return false;  // lines of its own page name the problem

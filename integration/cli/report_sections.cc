@@ -33,13 +33,13 @@ void Add(std::optional<Chart> chart, const std::string& why_not, Section* sectio
     section->missing.push_back(why_not);
 }
 
-// Beside a share of the bound.
+// Returns the note beside a share of the bound.
 std::string ShareNote(const ReportFacts& facts, const Known& percent, const char* note) {
   if (!percent) return facts.bound_missing;
   return absl::StrCat(facts.AtLeast(*percent).empty() ? "" : "at least; ", note);
 }
 
-// The budget as a sum; empty where the file has no parts of it.
+// Returns the budget as a sum; empty if the file has no parts of it.
 std::string BudgetNote(const ReportData& data) {
   const ReportCapacity& gpu = data.capacity;
   if (!gpu.gpu_bytes || !gpu.gpu_blocks_bytes || !data.job.device_bytes) return "";
@@ -99,7 +99,7 @@ Section Pauses(const ReportData& data) {
   return section;
 }
 
-// Empty where the job never measured it.
+// Returns an empty text if the job never measured the link.
 std::string MeasuredLinkWords(const ReportMetrics& metrics) {
   if (!metrics.link) return "";
   const auto shown = [](double rate) { return Shown(rate, Unit::kBytesPerSecond); };
@@ -237,7 +237,7 @@ Section Machines(const ReportFacts& facts, const WhatIf& what_if) {
   return section;
 }
 
-// What each directory was written, and what trouble its drive had; nothing where the file names none.
+// Adds what each directory was written, and the trouble of its drive; nothing if the file names none.
 void AddDirectories(const ReportData& data, Section* section) {
   if (data.metrics.directories.empty()) return;
   section->tables.push_back(DirectoriesTable(data));

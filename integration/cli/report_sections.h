@@ -1,5 +1,5 @@
-// What a report says, section by section: the verdict, figures, tables, charts, and a line for whatever is not known. For
-// `spillway report`. Pure; nothing fails.
+// The contents of a report, section by section: the verdict, figures, tables, charts, and a line for each
+// figure that is not known. For `spillway report`. Pure; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_SECTIONS_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_SECTIONS_H_
@@ -11,7 +11,7 @@
 
 namespace spillway::integration {
 
-// The page and the JSON show this and nothing else. `assumptions`: what the command line gave beside the
+// Returns everything that the page and the JSON show. `assumptions`: the command line's additions to the
 // file.
 ReportModel ModelOf(const ReportData& data, const WhatIf& what_if, const ReportAssumptions& assumptions);
 

@@ -2,7 +2,8 @@
 
 namespace spillway::integration {
 
-// The colours are Okabe and Ito's, which people of all kinds of colour vision tell apart; lighter on a dark page.
+// The colors are Okabe and Ito's, which people of all kinds of color vision tell apart; they are lighter on a
+// dark page.
 const char kReportStyle[] = R"CSS(
 :root {
   color-scheme: light dark;
@@ -58,8 +59,9 @@ td.words { min-width: 4rem; } @media screen { [data-table^=changes_] td:first-ch
 }
 )CSS";
 
-// Charts are drawn one after another; what goes wrong with one stands in its place. data-drawn on the root says that all
-// have been tried: tests wait for it. No part of Vega makes code at run time (ast), so the page's policy may forbid it.
+// Charts are drawn one after another; the error of a chart takes its place. data-drawn on the root shows that
+// all have been tried: tests wait for it. No part of Vega makes code at run time (ast), so the page's policy
+// may forbid it.
 const char kReportScript[] = R"JS(
 "use strict";
 const theme = {

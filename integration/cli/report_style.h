@@ -1,5 +1,5 @@
-// What every report's page has whatever it says: its style, and the script that draws the charts. For
-// report_page, which puts both into the page: it asks for nothing. Constants, text only; nothing fails.
+// The parts that every report's page has: its style, and the script that draws the charts. For report_page,
+// which puts both into the page; the page requests no file. Constants, text only; nothing here can fail.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_STYLE_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_STYLE_H_

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kMostTableRows = 10;
 
-// A kernel's name, its middle left out where it is longer than those that a run writes.
+// Returns a kernel's name, without its middle if it is longer than those that a run writes.
 Cell Name(const std::string& name) {
   if (name.size() <= kLongestKernelName) return TextCell(name);
   const size_t half = kLongestKernelName / 2;
@@ -32,7 +32,7 @@ std::span<const Row> FirstRows(const std::vector<Row>& rows) {
   return std::span<const Row>(rows).first(std::min(rows.size(), kMostTableRows));
 }
 
-// "2026-11-23 08:05:36 UTC".
+// Returns "2026-11-23 08:05:36 UTC".
 std::string UtcText(double unix_s) {
   const auto seconds = static_cast<std::time_t>(unix_s);
   std::tm parts = {};

@@ -1,5 +1,5 @@
-// The tables of a report, for report_sections. A table has no rows where the file lacks what they need; a
-// cell that is not known is empty. Long names of kernels lose their middle. Pure; nothing fails.
+// The tables of a report, for report_sections. A table has no rows if the file lacks what they need; a cell
+// that is not known is empty. Long names of kernels lose their middle. Pure; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_TABLES_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_TABLES_H_
@@ -14,12 +14,12 @@ namespace spillway::integration {
 Table CauseTable(const ReportFacts& facts);
 Table WaitingKernelsTable(const ReportData& data);  // the ten that waited longest
 Table PausesTable(const ReportData& data);          // the ten longest, in the order of the file
-// Blocks and kernels come in the order of the file, the ten first.
+// The first ten blocks and kernels, in the order of the file.
 Table BlocksTable(const ReportData& data);
 Table KernelsTable(const ReportData& data);
 Table ReachingKernelsTable(const ReportData& data);  // whose launches did not fit the GPU
-Table DirectoriesTable(const ReportData& data);      // what was moved, and by which way
-Table TroubleTable(const ReportData& data);          // of directories whose drive failed in any way
+Table DirectoriesTable(const ReportData& data);      // the bytes moved, and the way
+Table TroubleTable(const ReportData& data);          // directories whose drive failed in any way
 Table WhatIfTable(const WhatIf& what_if, const WhatIfSweep& sweep);
 Table JobTable(const ReportData& data);
 Table SettingsTable(const ReportData& data);

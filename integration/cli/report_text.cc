@@ -35,7 +35,7 @@ std::string FiguresText(const Section& section) {
   return text;
 }
 
-// Whether the column is of numbers, which stand under each other by their ends.
+// Returns whether the column is of numbers, which are aligned to the right.
 bool IsOfNumbers(const Table& table, size_t column) {
   if (table.columns[column].unit) return true;
   return std::ranges::any_of(

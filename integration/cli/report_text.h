@@ -1,5 +1,5 @@
-// A report as text for a terminal or a mail: the same model as the page's and the JSON's, without its charts.
-// For `spillway report --text`. Pure; nothing fails.
+// A report as text for a terminal or a mail: from the same model as the page and the JSON, without charts.
+// For `spillway report --text`. Pure; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_TEXT_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_TEXT_H_
@@ -10,11 +10,11 @@
 
 namespace spillway::integration {
 
-// Sentences first, then each section with its figures a line each and its tables in columns. Control
-// characters, which a name in a file may hold, are replaced: a terminal would obey them.
+// Returns the sentences, then each section with a line for each figure and its tables in columns. Control
+// characters, which a name in a file may contain, are replaced, since a terminal would obey them.
 std::string ReportText(const ReportModel& model);
 
-// How many columns of a terminal `text` takes, where each character takes one.
+// Returns how many columns of a terminal `text` takes if each character takes one.
 size_t ColumnsOf(const std::string& text);
 
 }  // namespace spillway::integration

@@ -38,7 +38,7 @@ const Scale& ScaleFor(double value, Unit unit) {
   return ScalesOf(unit).back();
 }
 
-// "1.23", "12.3", "123", "1,234": three figures, with commas from a thousand on.
+// Returns three figures, with commas from a thousand on: "1.23", "12.3", "123", "1,234".
 std::string ThreeFigures(double value) {
   const double size = std::abs(value);
   if (size < 1e-9) return "0";
@@ -54,7 +54,7 @@ std::string ThreeFigures(double value) {
   return text;
 }
 
-// "1 h 02 min", "2 min 05 s".
+// Returns "1 h 02 min" or "2 min 05 s".
 std::string LongTime(double seconds) {
   const auto whole = static_cast<int64_t>(std::llround(seconds));
   if (whole < 3600) return absl::StrFormat("%d min %02d s", whole / 60, whole % 60);

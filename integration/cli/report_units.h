@@ -1,5 +1,5 @@
 // Figures as people read them: "12.3 GiB", "1 h 2 min", "4.56 %". For the pages of `spillway report`. Pure;
-// nothing fails.
+// no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_UNITS_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_UNITS_H_
@@ -19,13 +19,13 @@ enum class Unit {
   kMoney,
 };
 
-// The name of a unit in JSON: "bytes", "bytes/s", "seconds", "percent", ...
+// Returns the name of a unit in JSON: "bytes", "bytes/s", "seconds", "percent", ...
 const char* NameOf(Unit unit);
 
-// Three figures and the unit: "12.3 GiB", "456 ms", "2 h 05 min", "1,234".
+// Returns three figures and the unit: "12.3 GiB", "456 ms", "2 h 05 min", "1,234".
 std::string Shown(double value, Unit unit);
 
-// The unit that suits an axis up to `most`: what values are divided by, and its name.
+// The unit that suits an axis up to `most`: the divisor of the values, and its name.
 struct AxisUnit {
   double factor = 1;
   std::string name;

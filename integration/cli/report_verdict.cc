@@ -6,12 +6,12 @@
 namespace spillway::integration {
 namespace {
 
-// Below this part of the time no setting is worth a change (as the job's own last line has it).
+// No setting is worth a change below this part of the time (as in the job's own last line).
 constexpr double kLittlePercent = 2;
 
 std::string Bytes(double bytes) { return Shown(bytes, Unit::kBytes); }
 
-// "A job of 38.2 GiB ran on 20.0 GiB of GPU memory and lost 12.3 % of its time to it."
+// Returns "A job of 38.2 GiB ran on 20.0 GiB of GPU memory and lost 12.3 % of its time to it."
 std::string Headline(const ReportData& data, const ReportFacts& facts) {
   const bool spilled = data.metrics.spilled_bytes.value_or(0) > 0;
   std::string text = "The job";

@@ -1,5 +1,5 @@
-// The verdict of a report: how the run went, in a few sentences, for whoever reads nothing else. For
-// report_sections. A sentence whose figures are not known is left out. Pure; nothing fails.
+// The verdict of a report: how the run went, in a few sentences, for readers of nothing else. For
+// report_sections. A sentence whose figures are not known is left out. Pure; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_VERDICT_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_VERDICT_H_

@@ -33,29 +33,29 @@ namespace {
 
 constexpr char kSubcommand[] = "run";
 
-// What the size of a GPU is compared with, where one is set: bytes of each that is visible. The driver is
-// asked in this process, which the command then replaces.
+// Returns the bytes of each visible GPU, with which a set size is compared; empty if none is set. The driver
+// is asked in this process, which the command then replaces.
 std::vector<uint64_t> DevicesToCompare(const GivenSettings& given) {
   if (!given.values.contains("gpu_memory")) return {};
   const auto named = given.values.find("cuda_driver");
   const auto driver = OpenDriver(named == given.values.end() ? "" : named->second);
   return driver.ok() ? BytesOfDevices(*driver->entries)
-                     : std::vector<uint64_t>();  // the job says what is wrong
+                     : std::vector<uint64_t>();  // the job reports what is wrong
 }
 
-// What a job would refuse at its start: of the options, our variables, and the keys inside PyTorch's.
+// Checks what a job would refuse at its start: the options, our variables, and the keys inside PyTorch's.
 absl::Status Check(const std::map<std::string, std::string>& options) {
   const GivenSettings given = CollectSettings(options);
   SPILLWAY_RETURN_IF_ERROR(CheckConf(given));
   const SettingSource source = SourceOf(given, options);
-  std::vector<std::string> warnings;  // the job says them
+  std::vector<std::string> warnings;  // the job reports them
   SPILLWAY_ASSIGN_OR_RETURN(const Settings settings, ReadSettings(source, &warnings));
   if (!settings.Enabled()) return absl::OkStatus();
   return CheckStartHere(settings, source, DevicesToCompare(given), &warnings);
 }
 
-// Of --report FILE.html: the settings with the data file in its place. Returns the page, whatever folder the command goes
-// to; empty: none is asked for.
+// Handles --report FILE.html: puts the data file in its place. Returns the page, whatever folder the command
+// goes to; empty: none is asked for.
 std::string TakePage(std::map<std::string, std::string>* settings) {
   const auto report = settings->find("report");
   if (report == settings->end() || !AsksForPage(report->second)) return "";
@@ -64,7 +64,7 @@ std::string TakePage(std::map<std::string, std::string>* settings) {
   return page;
 }
 
-// Sanitizers end a process in which they are not the first library. GCC's, and clang's in their shared form.
+// Sanitizers end a process in which they are not the first library: GCC's, and clang's in their shared form.
 constexpr const char* kFirstLibraries[] = {"libasan.so",         "libtsan.so",       "libhwasan.so",
                                            "liblsan.so",         "libclang_rt.asan", "libclang_rt.tsan",
                                            "libclang_rt.hwasan", "libclang_rt.lsan"};
@@ -75,7 +75,7 @@ bool MustBeFirst(absl::string_view entry) {
                      [&](const char* name) { return absl::StartsWith(file, name); });
 }
 
-// LD_PRELOAD with our library in front, but behind what must be first.
+// Returns LD_PRELOAD with our library in front, but behind libraries that must be first.
 std::string PreloadWith(const std::string& ours, const std::string& before) {
   std::vector<std::string> entries = absl::StrSplit(before, absl::ByAnyChar(": "), absl::SkipEmpty());
   const auto last = std::find_if(entries.rbegin(), entries.rend(), MustBeFirst);
@@ -83,7 +83,7 @@ std::string PreloadWith(const std::string& ours, const std::string& before) {
   return absl::StrJoin(entries, ":");
 }
 
-// The value of LD_PRELOAD for the command. Empty, with a line, where the preload cannot be loaded.
+// Returns the value of LD_PRELOAD for the command. Empty, with a line, if the preload cannot be loaded.
 std::string Preload(const std::string& library_directory) {
   const std::string preload = absl::StrCat(library_directory, "/libspillway.so");
   if (::access(preload.c_str(), R_OK) != 0) {
@@ -101,7 +101,7 @@ std::string Preload(const std::string& library_directory) {
   return PreloadWith(preload, EnvironmentValue("LD_PRELOAD"));
 }
 
-// Whether the option `word` has its value in the next word.
+// Returns whether the option `word` has its value in the next word.
 bool TakesNextWord(const CLI::App& run, std::string_view word) {
   if (word.find('=') != std::string_view::npos) return false;
   const CLI::Option* const option = run.get_option_no_throw(std::string(word));

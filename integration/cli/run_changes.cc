@@ -12,9 +12,9 @@ namespace spillway::integration {
 namespace {
 
 constexpr double kNotablePercent = 2;
-constexpr size_t kFewIterations = 4;  // fewer have no quartiles to speak of
+constexpr size_t kFewIterations = 4;  // fewer have no useful quartiles
 
-// A figure of both runs, by a function of one.
+// Returns a figure of both runs, by a function of one.
 template <typename Value>
 Change ChangeOf(const char* key, std::string label, Unit unit, const ComparedRun& before,
                 const ComparedRun& after, Value value) {
@@ -27,7 +27,7 @@ Known PartOfIteration(const Known& of_run, const ComparedRun& run) {
   return *of_run * *facts.iteration_s / *facts.seconds;
 }
 
-// Of one iteration, by the process's own count where it has one; or of the whole run.
+// Returns a figure of one iteration, by the process's own count if it has one, or of the whole run.
 Known Bytes(const ComparedRun& run, bool per_iteration, Known ReportMetrics::*of_run,
             Known ReportPerIteration::*of_one) {
   const ReportMetrics& metrics = run.data->metrics;
@@ -60,7 +60,7 @@ ChangeGroup LostTime(const RunChanges& changes, const ComparedRun& before, const
   ChangeGroup group{"lost", changes.per_iteration ? "Time lost in an iteration" : "Time lost in the run", {}};
   const auto& lost_before = changes.per_iteration ? changes.before.lost_s : before.facts->lost_by_cause;
   const auto& lost_after = changes.per_iteration ? changes.after.lost_s : after.facts->lost_by_cause;
-  std::vector<std::string> causes;  // of either, in their order
+  std::vector<std::string> causes;  // of either run, in their order
   for (const auto* lost : {&lost_before, &lost_after}) {
     for (const auto& [cause, seconds] : *lost) {
       if (std::ranges::find(causes, cause) == causes.end()) causes.push_back(cause);
@@ -159,7 +159,7 @@ void FindSettings(const ReportData& before, const ReportData& after, RunChanges*
     AddIfDifferent(name, value_of(before, name), value_of(after, name), &changes->settings);
 }
 
-// "/nvme0/spill (io_uring, direct)".
+// Returns "/nvme0/spill (io_uring, direct)".
 std::string DirectoriesText(const ReportData& data) {
   std::vector<std::string> texts;
   for (const ReportDirectory& one : data.metrics.directories) {
@@ -215,7 +215,8 @@ void FindJob(const ReportData& before, const ReportData& after, RunChanges* chan
   });
 }
 
-// Whether each median lies among the middle half of the other's iterations, the first of which makes plans.
+// Returns whether each median lies among the middle half of the other's iterations. The first iteration,
+// which makes plans, is left out.
 bool AreWithinSpread(const ReportData& before, const ReportData& after) {
   Column sorted[2];
   const ReportData* const runs[] = {&before, &after};
@@ -231,7 +232,8 @@ bool AreWithinSpread(const ReportData& before, const ReportData& after) {
   return has_median_of(sorted[0], sorted[1]) && has_median_of(sorted[1], sorted[0]);
 }
 
-// What is computed for both in the same way may differ in its last digits.
+// Compares with a tolerance: figures that are computed in the same way for both may differ in their last
+// digits.
 bool AreEqual(double a, double b) { return std::abs(a - b) <= 1e-9 * std::max(std::abs(a), std::abs(b)); }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// What is different between two runs: times, bytes, memory and rates, each before and after with a place for
+// The differences between two runs: times, bytes, memory and rates, each before and after with a place for
 // the likely cause, and the settings and machines. Runs need not be equally long, so bytes and lost time are
-// those of one iteration where both know theirs. For `spillway report A B`. Pure; nothing fails.
+// those of one iteration if both know theirs. For `spillway report A B`. Pure; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_RUN_CHANGES_H_
 #define SPILLWAY_INTEGRATION_CLI_RUN_CHANGES_H_
@@ -15,7 +15,7 @@
 
 namespace spillway::integration {
 
-// One run, of several ranks the one that stands for it. Both outlive the comparison.
+// One run, or the rank that stands for a run of several. Both outlive the comparison.
 struct ComparedRun {
   const ReportData* data = nullptr;
   const ReportFacts* facts = nullptr;
@@ -27,10 +27,10 @@ struct Change {
   Known before, after;
   std::string cause;  // likely, by FindCauses; empty: nothing to explain, or the files show no cause
 
-  // after - before; none where one is not known.
+  // Returns after - before; none if one is not known.
   Known Absolute() const;
-  Known Percent() const;  // of `before`; none where that is 0 or one is not known
-  // By at least 2 %, or from or to nothing.
+  Known Percent() const;  // of `before`; none if that is 0 or one is not known
+  // Returns whether it is at least 2 %, or from or to nothing.
   bool IsNotable() const;
 };
 
@@ -44,17 +44,17 @@ struct TextChange {
 };
 
 struct RunChanges {
-  bool per_iteration = false;  // else bytes and lost time are those of the whole runs
-  // One iteration's time differs by no more than iterations of one run do among themselves.
+  bool per_iteration = false;  // otherwise bytes and lost time are those of the whole runs
+  // Whether one iteration's time differs by no more than iterations of one run do among themselves.
   bool within_spread = false;
   IterationParts before, after;
   std::vector<ChangeGroup> groups;
-  std::vector<TextChange> settings, machine, job;  // those that differ alone
+  std::vector<TextChange> settings, machine, job;  // only those that differ
 
   const Change* Find(const std::string& key) const;  // null: no change has that key
 };
 
-// Without causes, which FindCauses (change_causes.h) adds.
+// Returns the changes without causes, which FindCauses (change_causes.h) adds.
 RunChanges ChangesOf(const ComparedRun& before, const ComparedRun& after);
 
 }  // namespace spillway::integration

@@ -19,11 +19,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kAccepted[] = "; accepted: files as SPILLWAY_REPORT writes them, and folders with such";
-// A rank may begin so long after another one has ended and be of its job: neither clock is exact, and the
-// first block comes when the model does.
+// The time by which a rank may begin after another one has ended and be of its job: neither clock is exact,
+// and the first block comes when the model does.
 constexpr double kSlackSeconds = 5;
 
-// Of what a command line named: the argument, and a file that it stands for.
+// A file, and the argument of the command line that stands for it.
 struct Named {
   size_t argument = 0;
   RankFile file;
@@ -45,7 +45,7 @@ bool OverlapInTime(const ReportJob& a, const ReportJob& b) {
   return *a.started_unix <= b_end && *b.started_unix <= a_end;
 }
 
-// The head of the file says what it is: one that was cut off is to be refused, not passed over.
+// Reads the head of the file to recognize it: a file that was cut off is to be refused, not passed over.
 bool IsDataFile(const fs::path& path) {
   const std::string name = path.filename().string();
   if (!absl::EndsWith(name, ".json") && !absl::StrContains(name, ".json.gpu")) return false;
@@ -83,7 +83,7 @@ absl::StatusOr<std::vector<Named>> ReadAll(const std::vector<std::string>& paths
       if (!rank.ok()) return rank.status();
       all.push_back({argument, *std::move(rank)});
     }
-    // Of runs in one folder the earlier comes first.
+    // The earlier of two runs in one folder comes first.
     std::stable_sort(
         all.begin() + static_cast<ptrdiff_t>(first), all.end(), [](const Named& a, const Named& b) {
           return a.file.data.job.started_unix.value_or(0) < b.file.data.job.started_unix.value_or(0);
@@ -143,7 +143,7 @@ absl::StatusOr<std::vector<ReportedRun>> ReadRuns(const std::vector<std::string>
     }
     runs[r].ranks.push_back(std::move(one.file));
   }
-  // Of a folder that holds several runs their files tell them apart.
+  // If a folder contains several runs, each gets the name of its first file.
   for (size_t r = 0; r < runs.size(); ++r) {
     if (std::ranges::count(arguments, arguments[r]) > 1) runs[r].name = runs[r].ranks.front().path;
   }

@@ -26,7 +26,7 @@ int Fail(const absl::Status& status) {
   return absl::IsResourceExhausted(status) ? kNoResult : wrong_use;
 }
 
-// What the command line's library does not see.
+// Checks what the command line's library does not.
 absl::Status CheckOptions(const SimulateOptions& options) {
   if (!std::isfinite(options.latency_us)) return NotAccepted("latency", "nan", "0 to 1e6 (microseconds)");
   if (!std::isfinite(options.noise)) return NotAccepted("noise", "nan", "0 to 1");

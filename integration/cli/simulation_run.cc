@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kMostDrives = 64;
 constexpr double kLeastPiece = 4096;
 
-// "2.4e9" or, of several drives, "2.4e9,0.8e9".
+// Reads "2.4e9" or, for several drives, "2.4e9,0.8e9".
 absl::StatusOr<std::vector<double>> ReadRates(absl::string_view option, const std::string& text) {
   std::vector<double> rates;
   for (const std::string& one : std::vector<std::string>(absl::StrSplit(text, ','))) {
@@ -54,7 +54,7 @@ absl::Status ReadDrives(const SimulateOptions& options, policy::Machine* machine
   return absl::OkStatus();
 }
 
-// "IN,OUT", no more than each direction alone and no less than taking turns gives.
+// Reads "IN,OUT", no more than each direction alone and no less than taking turns gives.
 absl::Status ReadTogether(const SimulateOptions& options, policy::Machine* machine) {
   if (options.pcie_both.empty()) return absl::OkStatus();
   const auto rates = ReadRates("pcie-both", options.pcie_both);
@@ -87,7 +87,7 @@ absl::StatusOr<policy::Machine> MachineOf(const SimulateOptions& options) {
   return machine;
 }
 
-// Each kernel of each iteration lasts up to `noise` of its time more or less.
+// Makes each kernel of each iteration last up to `noise` of its time more or less.
 std::vector<policy::Nanos> NoisyDurations(const policy::Workload& workload, const SimulateOptions& options) {
   std::vector<policy::Nanos> durations;
   if (options.noise == 0) return durations;
@@ -102,7 +102,7 @@ std::vector<policy::Nanos> NoisyDurations(const policy::Workload& workload, cons
   return durations;
 }
 
-// Without noise.
+// Returns the options of an execution without noise.
 policy::ExecutionOptions ExecutionOf(const SimulateOptions& options) {
   policy::ExecutionOptions execution;
   execution.iterations = options.iterations;
@@ -113,7 +113,7 @@ policy::ExecutionOptions ExecutionOf(const SimulateOptions& options) {
   return execution;
 }
 
-// The plan of a policy; lru has none and moves on demand.
+// Returns the plan of a policy; lru has none and moves on demand.
 absl::StatusOr<policy::TransferPlan> PlanFor(const SimulateOptions& options, const policy::Workload& workload,
                                              const policy::Lifetimes& lifetimes,
                                              const policy::Machine& machine, SimulateResult* result) {
@@ -158,8 +158,8 @@ absl::StatusOr<policy::TransferPlan> PlanFor(const SimulateOptions& options, con
 
 bool IsOfOneTier(const SimulateOptions& options) { return options.bound.ends_with("-one-tier"); }
 
-// Which bound the percentage is of. The LP's takes tensors of all sizes into account; a coarse one follows
-// when a plan is known.
+// Finds the bound that the percentage refers to. The LP's takes tensors of all sizes into account; a coarse
+// one follows once a plan is known.
 absl::Status FindBound(const SimulateOptions& options, const policy::Workload& workload,
                        const policy::Lifetimes& lifetimes, const policy::Machine& machine,
                        SimulateResult* result) {
@@ -178,8 +178,9 @@ absl::Status FindBound(const SimulateOptions& options, const policy::Workload& w
   return absl::OkStatus();
 }
 
-// The coarse bound, by what `plan` takes where kernels last what they should. What leaves in need may change
-// its tier and be written twice, so that a plan by which parts do is bounded by all plans.
+// Finds the coarse bound. The search is limited by the time that `plan` takes if kernels last what they
+// should. A tensor that is evicted in need may change its tier and be written twice, so a run that did this
+// is bounded by all plans, not by those that keep a tier.
 absl::Status FindCoarse(const SimulateOptions& options, const policy::Workload& workload,
                         const policy::Lifetimes& lifetimes, const policy::Machine& machine,
                         const policy::TransferPlan& plan, SimulateResult* result) {
@@ -245,7 +246,7 @@ absl::StatusOr<SimulateResult> RunOne(const SimulateOptions& options, const poli
     const absl::Status found = FindCoarse(options, workload, lifetimes, *machine, *plan, &result);
     if (!found.ok()) return found;
   }
-  // With noise the bound is that of the kernels as they came.
+  // The bound with noise is that of the kernels with their actual times.
   result.bound =
       std::max(result.bound - result.quick_bound.compute, policy::Nanos{0}) + result.execution.ideal;
   return result;

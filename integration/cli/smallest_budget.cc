@@ -9,14 +9,14 @@ namespace {
 
 using policy::Bytes;
 
-// What halving looks at next; 0: nothing, the range is small enough.
+// Returns the budget that halving tries next; 0: the range is small enough.
 Bytes MiddleOf(const BudgetRange& range) {
   if (range.high - range.low <= range.near) return 0;
   const Bytes middle = (range.low + (range.high - range.low) / 2) / range.unit * range.unit;
   return middle <= range.low || middle >= range.high ? 0 : middle;
 }
 
-// The middles of so many halvings to come, whichever way they go.
+// Adds the middles of the next halvings, whichever way they go.
 void AddMiddles(const BudgetRange& range, int halvings, std::vector<Bytes>* middles) {
   const Bytes middle = MiddleOf(range);
   if (middle == 0 || halvings == 0) return;
@@ -27,7 +27,7 @@ void AddMiddles(const BudgetRange& range, int halvings, std::vector<Bytes>* midd
   AddMiddles(upper, halvings - 1, middles);
 }
 
-// As many as there are threads for: n halvings are 2^n - 1 middles.
+// Returns the number of halvings for which there are threads: n halvings are 2^n - 1 middles.
 int HalvingsAtOnce(size_t ends, size_t threads) {
   int halvings = 1;
   while (((size_t{2} << halvings) - 1) * ends <= threads) ++halvings;

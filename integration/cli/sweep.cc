@@ -18,7 +18,7 @@ constexpr double kMostSweepRows = 1000;
 
 using Field = std::string SimulateOptions::*;
 
-// What may be swept, and what else the value is given to.
+// An option that may be swept, and the other option that gets its value.
 struct Swept {
   const char* name;
   const char* short_name;
@@ -70,7 +70,7 @@ absl::StatusOr<Sweep> ParseSweep(const std::string& text) {
   return sweep;
 }
 
-// Exact, and as short as possible.
+// Returns the value exactly, and as short as possible.
 std::string ValueText(double value, SweepUnit unit) {
   struct Unit {
     const char* name;

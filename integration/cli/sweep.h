@@ -1,7 +1,7 @@
 // `spillway simulate --sweep`: the same trace on a row of machines that differ in one option. Runs them on
-// several threads and formats the table and its JSON; sweep_page says what the page shows, and `spillway
+// several threads and formats the table and its JSON. sweep_page chooses what the page shows, and `spillway
 // estimate` fills rows of its own (estimate_run). Prints nothing. Wrong use is an error; a machine on which
-// the job cannot run is a row that says why.
+// the job cannot run is a row with the reason.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_SWEEP_H_
 #define SPILLWAY_INTEGRATION_CLI_SWEEP_H_
@@ -24,7 +24,7 @@ struct SweepRow {
   std::string option;  // gpu-memory
   SweepUnit unit = SweepUnit::kBytes;
   double value = 0;
-  std::string value_text;  // 16GiB: what the option may be given to get this row alone
+  std::string value_text;  // 16GiB: the option's value for this row alone
   std::string problem;     // why the job cannot run there; empty: it ran
   SimulateResult result;
 
@@ -32,11 +32,11 @@ struct SweepRow {
   std::string Setting() const { return option + "=" + value_text; }
 };
 
-// What --sweep accepts, in words.
+// Returns the form that --sweep accepts, as text.
 std::string SweepForm();
 
-// The rows of all sweeps of `options`, in order, whatever the number of workers. An error for wrong use; a
-// machine on which the job cannot run is a row.
+// Returns the rows of all sweeps of `options`, in order, whatever the number of workers. Returns an error for
+// wrong use; a machine on which the job cannot run is a row.
 absl::StatusOr<std::vector<SweepRow>> RunSweeps(const SimulateOptions& options,
                                                 const policy::Workload& workload, Workers* workers);
 

@@ -63,7 +63,8 @@ const Line kMoved[] = {
     {{"from the GPU", "var(--out)", LegendEntry::Mark::kLine},
      [](const SimulateResult& one) { return kColumns[7].value(one) + kColumns[8].value(one); }}};
 
-// Lines over the swept option, on an axis up to `most` if that is given. Where a machine cannot run the job a line has a gap, with a cross at its foot.
+// Draws lines over the swept option, on an axis up to `most` if that is given. A line has a gap, with a cross
+// at its foot, for a machine that cannot run the job.
 Chart LinesOver(std::span<const SweepRow> rows, std::span<const Line> lines, const char* unit,
                 std::optional<double> most = std::nullopt) {
   const bool bytes = rows.front().unit == SweepUnit::kBytes;
@@ -115,7 +116,7 @@ Table TableOf(std::span<const SweepRow> rows, const std::string& key) {
   return table;
 }
 
-// The charts and the table of one sweep: rows of one option.
+// Makes the charts and the table of one sweep: rows of one option.
 Section SweepSection(std::span<const SweepRow> rows) {
   Section section;
   section.key = absl::StrCat("sweep_", rows.front().sweep);

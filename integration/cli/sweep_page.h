@@ -1,5 +1,5 @@
-// The page of `spillway simulate --sweep --html`, and of `spillway estimate --sweep`, as a model that report_page
-// shows: charts and a table for each sweep, and the options. Pure; nothing fails.
+// The page of `spillway simulate --sweep --html`, and of `spillway estimate --sweep`, as a model that
+// report_page shows: charts and a table for each sweep, and the options. Pure; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_SWEEP_PAGE_H_
 #define SPILLWAY_INTEGRATION_CLI_SWEEP_PAGE_H_
@@ -12,8 +12,7 @@
 
 namespace spillway::integration {
 
-// `options`: as the command line had them; each row says what it changes. A section for each run of rows of
-// one option.
+// `options`: as the command line had them; each row has its own change. Rows of one option make a section.
 ReportModel SweepModel(const SimulateOptions& options, const std::vector<SweepRow>& rows);
 
 }  // namespace spillway::integration

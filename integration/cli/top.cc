@@ -37,7 +37,7 @@ class Jobs {
  public:
   explicit Jobs(std::vector<pid_t> pids) : pids_(std::move(pids)) {}
 
-  // Of those that are there. A job that has ended is not, unless it was named and never answered.
+  // Returns the jobs that are there. A job that has ended is not, unless it was named and never answered.
   std::vector<TopJob> Look() {
     std::vector<TopJob> jobs;
     for (const pid_t pid : pids_.empty() ? JobsIn(folder_) : pids_) {
@@ -103,7 +103,7 @@ int Top(const TopOptions& options) {
     return 0;
   }
   const bool once = options.once || isatty(STDOUT_FILENO) == 0;
-  do {  // rates are those between two looks
+  do {  // rates need two looks
     std::this_thread::sleep_for(std::chrono::duration<double>(options.interval));
     std::vector<TopJob> now = jobs.Look();
     if (now.empty()) break;

@@ -1,6 +1,7 @@
-// `spillway top`: how running jobs of the same user do, a row for each process, renewed each second. It asks
-// each by its socket (integration/engine/job_socket.h); a job never waits for it. docs/top.md describes the
-// columns. One thread. Where nothing runs, or a process is no job, a line and an exit status.
+// `spillway top`: the state of running jobs of the same user, a row for each process, renewed each second. It
+// asks each by its socket (integration/engine/job_socket.h); a job never waits for it. docs/top.md describes
+// the columns. One thread. If nothing runs, or a process is no job, it prints a line and returns an exit
+// status.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_TOP_H_
 #define SPILLWAY_INTEGRATION_CLI_TOP_H_
@@ -14,7 +15,7 @@ namespace spillway::integration {
 
 struct TopOptions {
   std::vector<pid_t> pids;  // empty: all jobs
-  bool once = false;        // one look at a time of one interval, as where standard output is no terminal
+  bool once = false;        // one look over one interval, as if standard output is no terminal
   bool json = false;        // the jobs' own answers, once
   double interval = 1;      // seconds between two looks
 };
@@ -22,8 +23,8 @@ struct TopOptions {
 // Adds the subcommand; `options` must live until the command line has been parsed.
 CLI::App* AddTop(CLI::App* app, TopOptions* options);
 
-// Returns the exit status: 0; 1 where there is no such job; 2 for wrong use. On a terminal it goes on until
-// it is interrupted, or no job is left.
+// Returns the exit status: 0; 1 if there is no such job; 2 for wrong use. On a terminal it goes on until it
+// is interrupted, or no job is left.
 int Top(const TopOptions& options);
 
 }  // namespace spillway::integration

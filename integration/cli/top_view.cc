@@ -20,7 +20,7 @@ constexpr char kHeading[] =
     "    PID RANK           ON THE GPU      HOST       DISK    OUT/s     IN/s  WROTE/s   READ/s  ITERATION  "
     "OF BOUND  LOST\n";
 
-// A number at a path of the answer; 0 where there is none.
+// Returns the number at a path of the answer; 0 if there is none.
 double NumberAt(const json& answer, const std::string& path) {
   const json::json_pointer at(path);
   return answer.is_object() && answer.contains(at) && answer[at].is_number() ? answer[at].get<double>() : 0;
@@ -30,7 +30,7 @@ double Number(const json& answer, const std::string& path) { return NumberAt(ans
 
 std::string Bytes(double bytes) { return os::BytesText(static_cast<uint64_t>(std::max(0.0, bytes))); }
 
-// Short enough for a column: "1.2G".
+// Returns a text short enough for a column: "1.2G".
 std::string Short(double bytes) {
   constexpr std::string_view kUnits = "BKMGT";
   size_t unit = 0;
@@ -39,14 +39,14 @@ std::string Short(double bytes) {
   return absl::StrFormat("%.0f%c", bytes, kUnits[unit]);
 }
 
-// What was added in the time between the two answers, by second.
+// Returns the growth between the two answers, per second.
 std::string Rate(const TopJob& job, const std::string& path) {
   const double seconds = Number(job.now, "/seconds") - Number(job.before, "/seconds");
   if (job.before.is_null() || seconds <= 0) return "-";
   return Short((Number(job.now, path) - Number(job.before, path)) / seconds);
 }
 
-// The cause for which the GPU lost most of the time between the two answers.
+// Returns the cause for which the GPU lost most of the time between the two answers.
 std::string Lost(const TopJob& job) {
   const json::json_pointer paused("/figures/pause/paused_now");
   if (job.now.is_object() && job.now.contains(paused) && job.now[paused] == true) return "paused";
@@ -66,7 +66,7 @@ std::string Lost(const TopJob& job) {
   return words;
 }
 
-// Of the first device that has a known iteration.
+// Returns the figures of the first device that has a known iteration.
 std::pair<std::string, std::string> Iteration(const json& answer) {
   for (int device = 0;
        answer.is_object() && answer.contains(json::json_pointer(absl::StrCat("/figures/devices/", device)));
@@ -80,7 +80,7 @@ std::pair<std::string, std::string> Iteration(const json& answer) {
   return {"-", "-"};
 }
 
-// To one line of so many columns, whatever a job puts into its command.
+// Cuts a text to one line of this many columns, whatever a job puts into its command.
 std::string Cut(std::string text, size_t width) {
   if (text.size() > width) text = text.substr(0, width - std::min<size_t>(width, 3)) + "...";
   return WithoutControls(ValidUtf8(text));
@@ -105,7 +105,7 @@ std::string Row(const TopJob& job) {
       Rate(job, "/ssd_written_bytes"), Rate(job, "/ssd_read_bytes"), iteration, of_bound, Lost(job));
 }
 
-// The waits that take longest now, and the last lines of the log.
+// Returns the waits that take longest now, and the last lines of the log.
 std::string Details(const json& answer, size_t width) {
   std::string text;
   const json::json_pointer waits("/figures/waits");

@@ -1,6 +1,6 @@
-// What `spillway top` shows of jobs: figures that they answered with, twice, as lines of text. A row for each
-// process, since each rank is one; under a single job its last lines. Pure; nothing fails: what a job did not
-// say is a dash.
+// The display of `spillway top`: figures that jobs answered with, twice, as lines of text. A row stands for
+// each process, since each rank is one; the last lines of a single job are below it. Pure; no call fails: a
+// figure that a job did not report is a dash.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_TOP_VIEW_H_
 #define SPILLWAY_INTEGRATION_CLI_TOP_VIEW_H_
@@ -13,11 +13,11 @@
 
 namespace spillway::integration {
 
-// One job's answers to "status", the later one and one before it; null where it has not answered.
+// One job's answers to "status", the later one and one before it; null if it has not answered.
 struct TopJob {
   pid_t pid = 0;
   nlohmann::json now, before;
-  std::string problem;  // why it did not answer now; empty when it did
+  std::string problem;  // why it did not answer now; empty if it did
 };
 
 // `width`: columns that a line may have; commands are cut to it.

@@ -56,7 +56,7 @@ absl::Status WriteFile(const std::string& path, const std::string& bytes) {
 }
 
 absl::StatusOr<policy::Workload> ReadTrace(const std::string& source) {
-  std::error_code ignored;  // what cannot be looked at is not there
+  std::error_code ignored;  // a path that cannot be looked at does not exist
   if (std::filesystem::is_directory(source, ignored)) return ReadFolder(source);
   if (!std::filesystem::exists(source, ignored)) {
     auto generated = GenerateTrace(source);
@@ -72,7 +72,7 @@ absl::StatusOr<policy::Workload> ReadTrace(const std::string& source) {
 }
 
 absl::Status WriteTrace(const std::string& target, const policy::Workload& workload) {
-  std::error_code ignored;  // the writing below says what is wrong
+  std::error_code ignored;  // the writing below reports an error
   if (!absl::EndsWith(target, "/") && !std::filesystem::is_directory(target, ignored))
     return WriteFile(target, policy::EncodeWorkload(workload));
   std::filesystem::create_directories(target, ignored);

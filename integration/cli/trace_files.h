@@ -14,16 +14,16 @@
 
 namespace spillway::integration {
 
-// All bytes of a file; NotFound, with the system's reason, when it cannot be read.
+// Returns all bytes of a file; NotFound, with the system's reason, if it cannot be read.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
-// Replaces the file. Unknown, with the system's reason, when it cannot be written.
+// Replaces the file. Returns Unknown, with the system's reason, if it cannot be written.
 absl::Status WriteFile(const std::string& path, const std::string& bytes);
 
-// The trace of a folder with kernels.csv and tensors.csv, of a binary file, or of a model
+// Reads the trace of a folder with kernels.csv and tensors.csv, of a binary file, or of a model
 // ("llama3-70b:batch=2"; a file or folder of such a name comes first).
 absl::StatusOr<policy::Workload> ReadTrace(const std::string& source);
 
-// As CSV into a folder when `target` ends in / or is one, else as the binary file.
+// Writes CSV into a folder if `target` ends in / or is one, otherwise the binary file.
 absl::Status WriteTrace(const std::string& target, const policy::Workload& workload);
 
 struct GenerateOptions {

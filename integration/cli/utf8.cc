@@ -8,8 +8,8 @@ namespace {
 
 constexpr char kReplacement[] = "\xEF\xBF\xBD";
 
-// Length of the character that begins at `at`; 0: none does. Surrogates, numbers above U+10FFFF and forms
-// longer than needed are none.
+// Returns the length of the character that begins at `at`; 0: none does. Surrogates, numbers above U+10FFFF
+// and forms longer than needed are no characters.
 size_t CharacterAt(absl::string_view text, size_t at) {
   const auto byte = [&text](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : 0; };
   const uint8_t first = byte(at);
@@ -45,7 +45,7 @@ std::string ValidUtf8(absl::string_view text) {
   return valid;
 }
 
-// C0, DEL, and C1 as UTF-8 has it (C2 80 to C2 9F).
+// Control characters are C0, DEL, and C1 in UTF-8 (C2 80 to C2 9F).
 std::string WithoutControls(absl::string_view text) {
   std::string plain;
   plain.reserve(text.size());

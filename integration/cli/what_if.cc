@@ -21,7 +21,8 @@ constexpr double kFewDiskBytes = 4096;  // less is no use of the disk
 
 std::string Whole(double value) { return absl::StrFormat("%.0f", std::floor(value)); }
 
-// The rates while both directions run, where the link was measured: the run's own rates, less by as much.
+// Sets the rates while both directions run, if the link was measured: the run's own rates, reduced in the
+// same proportion.
 void ShareLink(const ReportMetrics& metrics, WhatIf* result, SimulateOptions* options) {
   if (!metrics.link) {
     result->assumed.emplace_back("both directions of the link at once: each as fast as alone");
@@ -33,13 +34,14 @@ void ShareLink(const ReportMetrics& metrics, WhatIf* result, SimulateOptions* op
   const policy::LinkRates both =
       policy::PossibleTogether(machine, {machine.pcie_in * metrics.link->in_both / metrics.link->in,
                                          machine.pcie_out * metrics.link->out_both / metrics.link->out});
-  // Rounded up, since together they must not be slower than taking turns.
+  // The rates are rounded up, since together they must not be slower than taking turns.
   result->link_in_both = std::min(std::ceil(both.in), machine.pcie_in);
   result->link_out_both = std::min(std::ceil(both.out), machine.pcie_out);
   options->pcie_both = absl::StrCat(Whole(*result->link_in_both), ",", Whole(*result->link_out_both));
 }
 
-// The machine of the run, from what was measured; what was not is assumed, and named.
+// Returns the machine of the run, from what was measured. A figure that was not measured is assumed, and
+// named.
 SimulateOptions MachineOf(const ReportData& data, WhatIf* result) {
   const ReportMetrics& metrics = data.metrics;
   const auto rate = [result](Known known, double assumed, const char* what) {
@@ -69,17 +71,17 @@ double DiskBytes(const SimulateResult& result) {
   return result.execution.traffic.ssd_to_gpu + result.execution.traffic.gpu_to_ssd;
 }
 
-// A point of a sweep that is to be simulated, and on which machine.
+// A point of a sweep that is to be simulated, and its machine.
 struct Trial {
   size_t sweep = 0, point = 0;
   SimulateOptions options;
 };
 
-// What all sweeps have in common.
+// The parts that all sweeps share.
 struct Simulation {
   const policy::Workload& workload;
   SimulateOptions options;  // the machine of the run
-  double peak_bytes = 0;    // with so much memory nothing moves
+  double peak_bytes = 0;    // the amount of memory with which nothing moves
   bool has_disk = false;
   double until = 0;  // of CpuSeconds()
 };
@@ -108,17 +110,17 @@ struct Axis {
   std::vector<double> factors;
   std::string SimulateOptions::*field;
   std::string SimulateOptions::*second_field;
-  std::optional<double> own_value;  // the run's, where no factor says which it is
+  std::optional<double> own_value;  // the run's, if no factor stands for it
 };
 
-// The sweeps before anything is simulated, with what is to be.
+// The sweeps before the simulation, and the trials in it.
 struct SweepList {
   std::vector<WhatIfSweep> sweeps;
   std::vector<Trial> trials;  // of all points but the run's own
 };
 
-// `enough`: of a tier that holds so much, more changes nothing; 0: of no amount. The run's own point is
-// always there.
+// Adds a sweep. `enough`: more of a tier of this size changes nothing; 0: no size is enough. The run's own
+// point is always there.
 void AddSweep(const Simulation& simulation, const Axis& axis, double enough, SweepList* list) {
   WhatIfSweep& sweep = list->sweeps.emplace_back();
   sweep.axis = axis.axis;
@@ -134,7 +136,7 @@ void AddSweep(const Simulation& simulation, const Axis& axis, double enough, Swe
   }
 }
 
-// Of an iteration that fits: what less GPU memory would cost, down to half of what it needs.
+// Returns the sweep of an iteration that fits: the cost of less GPU memory, down to half of what it needs.
 SweepList SweepsOfFitting(const Simulation& simulation, double gpu_bytes) {
   std::vector<double> factors;
   for (double part : {0.5, 0.6, 0.7, 0.8, 0.9}) factors.push_back(part * simulation.peak_bytes / gpu_bytes);
@@ -156,7 +158,7 @@ void AddHostMemory(const Simulation& simulation, const WhatIf& result, SweepList
     AddSweep(simulation, axis, simulation.peak_bytes, list);
     return;
   }
-  // A part of nothing is nothing: parts of what the job needs beyond the GPU.
+  // Parts of 0 are 0, so the values are parts of what the job needs beyond the GPU.
   axis.now = std::max(0.0, simulation.peak_bytes - result.gpu_bytes);
   axis.factors = {0, 0.25, 0.5, 1};
   axis.own_value = 0;
@@ -192,13 +194,13 @@ SweepList SweepsOf(const Simulation& simulation, const WhatIf& result) {
   return list;
 }
 
-// The machine of the run first, then those of the sweeps, on several threads.
+// Simulates the machine of the run first, then those of the sweeps, on several threads.
 absl::StatusOr<SimulateResult> SimulateAll(const Simulation& simulation, SweepList* list, Workers* workers) {
   absl::StatusOr<SimulateResult> own;
   workers->ForEach("simulating other machines", 1 + list->trials.size(), [&](size_t i) {
     if (i == 0) {
       SimulateOptions options = simulation.options;
-      options.bound = "coarse-one-tier";  // some seconds, meanwhile the others go on
+      options.bound = "coarse-one-tier";  // takes some seconds, during which the others go on
       own = RunOne(options, simulation.workload);
       return;
     }

@@ -1,7 +1,7 @@
-// What a recorded iteration would take on other machines: the simulator runs it on the machine of the run,
-// and with more and less of GPU memory, host memory and speed of the disk. Of an iteration that fits, with
-// less GPU memory alone. For `spillway report`. Takes seconds of processor time, on several threads; prints
-// nothing, touches no file. What could not be simulated says why.
+// The time of a recorded iteration on other machines: the simulator runs it on the machine of the run, and
+// with more and less GPU memory, host memory and disk speed. An iteration that fits is simulated with less
+// GPU memory only. For `spillway report`. Takes seconds of processor time, on several threads; prints
+// nothing, touches no file. A result that could not be simulated has the reason.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_WHAT_IF_H_
 #define SPILLWAY_INTEGRATION_CLI_WHAT_IF_H_
@@ -33,12 +33,12 @@ struct WhatIfSweep {
 };
 
 struct WhatIf {
-  std::string missing;               // why nothing was simulated; empty: the rest holds
-  std::vector<std::string> assumed;  // what of the machine was not measured
+  std::string missing;               // why nothing was simulated; empty: the rest is valid
+  std::vector<std::string> assumed;  // figures of the machine that were not measured
   double kernels = 0, tensors = 0;
   double peak_live_bytes = 0;
   // On the machine of the run. No plan that leaves spilled bytes in their tier is faster than the bound; ours
-  // do.
+  // do leave them.
   double iteration_s = 0, ideal_s = 0, bound_s = 0;
   bool bound_is_near = false;  // it is as long as it can be, to some hundredths
   double gpu_bytes = 0, host_bytes = 0, link_in = 0, link_out = 0, disk_in = 0, disk_out = 0;
@@ -47,7 +47,7 @@ struct WhatIf {
 };
 
 // `most_cpu_seconds`: of all threads of this process from the call on; machines whose turn comes later are
-// left out. What comes of the others does not depend on the number of workers.
+// left out. The result for the others does not depend on the number of workers.
 WhatIf SimulateWhatIf(const ReportData& data, Workers* workers, double most_cpu_seconds = 60);
 
 }  // namespace spillway::integration

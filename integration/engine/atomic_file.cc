@@ -16,9 +16,9 @@
 namespace spillway::integration {
 namespace {
 
-constexpr int kMostNames = 16;  // that somebody else may have taken
+constexpr int kMostNames = 16;  // names that somebody else may have taken
 
-// The permissions of the file that is replaced, where it is ours.
+// Returns the permissions of the file that is replaced, if it is ours.
 std::optional<mode_t> ModeOf(const std::string& path) {
   struct stat info = {};
   if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != ::geteuid())
@@ -26,7 +26,8 @@ std::optional<mode_t> ModeOf(const std::string& path) {
   return info.st_mode & 0777;
 }
 
-// Another name each time, on every host: in a folder of many users nobody can wait for it with a link.
+// Returns another name each time, on every host, so nobody can wait for it with a link in a folder of many
+// users.
 std::string NameBeside(const std::string& path) {
   uint64_t random = 0;
   if (::getrandom(&random, sizeof(random), 0) != sizeof(random)) random = static_cast<uint64_t>(::getpid());
@@ -71,7 +72,7 @@ class NewFile {
 
   int SetMode(mode_t mode) { return ::fchmod(descriptor_, mode) == 0 ? 0 : errno; }
 
-  // After this the file is `path`, and this object has none.
+  // Makes the file `path`; this object has none after it.
   int TakePlaceOf(const std::string& path) {
     const std::string unnamed = absl::StrCat("/proc/self/fd/", descriptor_);
     for (int i = 0; name_.empty(); ++i) {
@@ -81,7 +82,7 @@ class NewFile {
       else if (errno != EEXIST || i == kMostNames)
         return errno;
     }
-    const int closed = ::close(descriptor_);  // may be where a file system says that the bytes have no place
+    const int closed = ::close(descriptor_);  // a file system may report only here that there is no space
     descriptor_ = -1;
     if (closed != 0 || ::rename(name_.c_str(), path.c_str()) != 0) return errno;
     name_.clear();

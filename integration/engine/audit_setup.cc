@@ -47,10 +47,10 @@ absl::StatusOr<std::string> ReadAll(const File& file, const std::string& path) {
   }
 }
 
-// The user's list; empty when it is still to be made.
+// Returns the user's list; empty if it does not exist yet.
 absl::StatusOr<std::string> ReadUsersList(const Settings& settings) {
   if (settings.denylist.empty()) return std::string();
-  // In audit mode it is to be written, so that is tried now and not after an hour.
+  // An audit will write it, so that is tried now and not after an hour.
   const File file(settings.denylist, settings.audit ? O_RDWR | O_CREAT : O_RDONLY);
   if (!file.open()) return Failure(settings.denylist);
   return ReadAll(file, settings.denylist);
@@ -60,7 +60,7 @@ absl::StatusOr<std::string> ReadUsersList(const Settings& settings) {
 
 absl::StatusOr<DenyList> ReadDenyLists(const Settings& settings) {
   DenyList list;
-  // The first row that matches counts: the user's are before ours.
+  // The first row that matches counts, so the user's rows come before ours.
   SPILLWAY_ASSIGN_OR_RETURN(const std::string text, ReadUsersList(settings));
   SPILLWAY_RETURN_IF_ERROR(list.Add(text, settings.denylist));
   SPILLWAY_RETURN_IF_ERROR(list.Add(DenyList::Shipped(), "the shipped deny list"));

@@ -13,11 +13,12 @@
 namespace spillway::integration {
 namespace {
 
-// One byte above kSmallSize of c10/cuda/CUDACachingAllocator.cpp: PyTorch packs what is smaller, 1 MiB included, into
-// shared segments of 2 MiB, and a chunk of ours would hold twice a block of 1 MiB.
+// One byte above kSmallSize of c10/cuda/CUDACachingAllocator.cpp. PyTorch packs smaller blocks, 1 MiB
+// included, into shared segments of 2 MiB, and a chunk of ours would be twice the size of a block of 1 MiB.
 constexpr uint64_t kSmallestBlock = (1 << 20) + 1;
 
-// The driver's own code where the status has one, else what the status's kind means to the caller.
+// Returns the driver's own code if the status has one, otherwise the meaning of the status's kind for the
+// caller.
 int ResultOf(const absl::Status& status) {
   const CUresult known = allocator::ResultOf(status);
   if (known != CUDA_ERROR_UNKNOWN) return known;
@@ -40,7 +41,7 @@ int WrongUse(const char* words) { return Refuse(absl::InvalidArgumentError(words
 
 int Answer(const absl::Status& status) { return status.ok() ? CUDA_SUCCESS : Refuse(status); }
 
-// Runs `body`, which returns a CUresult. An exception from below (bad_alloc, a lock that cannot be had)
+// Runs `body`, which returns a CUresult. An exception from below (bad_alloc, a lock that cannot be taken)
 // becomes one.
 template <typename Body>
 int Guarded(Body body) {
@@ -49,16 +50,16 @@ int Guarded(Body body) {
   } catch (const std::exception& failure) {
     try {
       return Refuse(absl::InternalError(failure.what()));
-    } catch (const std::exception&) {  // no memory for the words either
+    } catch (const std::exception&) {  // no memory for the text either
       return CUDA_ERROR_UNKNOWN;
     }
   }
 }
 
-// Not refused: the caller does without us.
+// This is no refusal: the caller does without us.
 int NotInitialised() { return CUDA_ERROR_NOT_INITIALIZED; }
 
-// The region of what the calling thread allocates.
+// The region of the blocks that the calling thread allocates.
 thread_local allocator::BlockRegion t_region;
 
 int AllocateIn(allocator::BlockRegion region, int device, size_t bytes, void* stream, void** pointer) {
@@ -104,7 +105,7 @@ int RecordStream(void* pointer, void* stream) {
   });
 }
 
-// "Not ours" is the answer that does no harm where there is none: native looks at the pointer then.
+// Returns 0 if there is no answer, which does no harm: native looks at the pointer then.
 int Owns(const void* pointer) {
   try {
     const Runtime* runtime = Runtime::Get();
@@ -192,7 +193,7 @@ const char* LastErrorText() {
   return runtime == nullptr ? "" : runtime->refusals()->OfThisThread();
 }
 
-// Hands a text out as spillway.h says.
+// Hands a text out as spillway.h describes.
 int HandOut(const std::string& from, char* text, size_t bytes, size_t* needed) {
   if (needed == nullptr) return WrongUse("no place for the size of the text");
   *needed = from.size() + 1;

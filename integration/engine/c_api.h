@@ -1,5 +1,5 @@
 // The engine's side of spillway.h: the table of functions over the Runtime. Errors become CUresult values and
-// a text of the calling thread; no exception crosses it.
+// a text of the calling thread; no exception leaves it. Any thread may call the functions.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_C_API_H_
 #define SPILLWAY_INTEGRATION_ENGINE_C_API_H_
@@ -8,7 +8,7 @@
 
 namespace spillway::integration {
 
-// One table for the process; its calls answer 3 (not initialised) while there is no Runtime.
+// Returns the one table of the process. Its calls return 3 (not initialized) while there is no Runtime.
 const spillway_api* GetApi();
 
 }  // namespace spillway::integration

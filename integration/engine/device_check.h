@@ -1,5 +1,5 @@
-// Which GPUs Spillway serves, by what the driver says of them. The engine asks at a device's first block, `spillway
-// doctor` at its start; any thread. Pure: the caller has asked the driver.
+// The GPUs that Spillway serves, by the driver's facts about them. The engine asks at a device's first block,
+// `spillway doctor` at its start; thread-safe. Pure: the caller has asked the driver.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_DEVICE_CHECK_H_
 #define SPILLWAY_INTEGRATION_ENGINE_DEVICE_CHECK_H_
@@ -8,15 +8,16 @@
 
 namespace spillway::integration {
 
-// A compute capability, 10 times the major number and the minor one: 75 is 7.5. 0: not known.
+// A compute capability: 10 times the major number plus the minor one, so 75 is 7.5. 0: not known.
 using ComputeCapability = int;
 
 // Turing. On Volta, kernels that ran on other pages have faulted while a mapping was changed
-// (github.com/ovg-project/kvcached, pull request 465): a block could only move while the GPU is idle. The content hash
-// is made for 7.5 and later, too.
+// (github.com/ovg-project/kvcached, pull request 465), so a block could move only while the GPU is idle. The
+// content hash is made for 7.5 and later, too.
 inline constexpr ComputeCapability kLeastCapability = 75;
 
-// kFailedPrecondition, with words, for a device that is older than kLeastCapability. One that is not known passes.
+// Returns kFailedPrecondition, with a message, for a device that is older than kLeastCapability. A device
+// whose capability is not known passes.
 absl::Status CheckDevice(ComputeCapability capability);
 
 }  // namespace spillway::integration

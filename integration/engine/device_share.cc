@@ -20,14 +20,14 @@ using allocator::ShareNeed;
 
 constexpr PauseScope kForIdleness = {PausedBy::kIdle, 0};
 constexpr uint64_t kUnitBytes = 2 << 20;
-// A job asks the others, and the driver, once for so much of the device.
+// A job asks the others, and the driver, once for this part of the device.
 constexpr uint64_t kIncrements = 64;
 constexpr int kLookAgainMilliseconds = 50;
 constexpr const char* kJobsHave = "GPU memory that other jobs have";
-// For 2 s: what is being released at this moment may be had soon.
+// This is 2 s: memory that is being released at this moment may be free soon.
 constexpr int kMaxLooksInVain = 40;
 
-// No job that shares the device could make way.
+// Returns the error when no job that shares the device could make way.
 absl::Status NotForJobs(uint64_t least, uint64_t all_jobs) {
   return absl::ResourceExhaustedError(
       absl::StrCat("GPU memory is short: ", os::BytesText(least), " must be there at once, and the GPU has ",
@@ -54,7 +54,8 @@ DeviceShare::DeviceShare(Options options)
 
 // ---- The account.
 
-// What the others have registered is theirs, and so is what anyone else has of the device.
+// The bytes that the others have registered are theirs, and so is anything else that others have of the
+// device.
 uint64_t DeviceShare::MostLocked(const ShareNeed& need, uint64_t* all_jobs) {
   shares_.Look();
   uint64_t most = shares_.MostToTake(options_.total_bytes), all = options_.total_bytes;
@@ -83,12 +84,12 @@ bool DeviceShare::RaiseLocked(uint64_t bytes, uint64_t most) {
   return share_ >= bytes;
 }
 
-// What has no place elsewhere stays in the share.
+// Bytes that have no place elsewhere stay in the share.
 void DeviceShare::LowerLocked(uint64_t bytes) {
   const uint64_t rounded = (bytes + kUnitBytes - 1) / kUnitBytes * kUnitBytes;
   if (rounded >= share_) return;
   share_ = std::min(share_, residency_.load()->SetShare(rounded));
-  shares_.Register(share_, options_.total_bytes);  // where that fails the others see more than there is
+  shares_.Register(share_, options_.total_bytes);  // if that fails, the others see more than there is
 }
 
 void DeviceShare::ShrinkLocked(const ShareNeed& need) {
@@ -145,7 +146,7 @@ DeviceShare::Lack DeviceShare::TryAwait(allocator::Residency* residency, uint64_
       return lack;
     }
   }
-  // Also blocks that the owner's thread is still pausing.
+  // This includes blocks that the owner's thread is still pausing.
   if (state_ != State::kActive || need.away_bytes > 0) {
     RaiseLocked(wanted, MostLocked(need));
     residency->Resume(kForIdleness, /*wait=*/false)
@@ -166,7 +167,7 @@ absl::Status DeviceShare::Await(uint64_t bytes, absl::FunctionRef<std::string()>
   }
   absl::Status status;
   bool done = false;
-  int looks_in_vain = 0;  // one after the other
+  int looks_in_vain = 0;  // in a row
   while (status.ok() && !done) {
     status = launch.Once(-1, kLookAgainMilliseconds, name, kJobsHave);
     if (status.ok()) status = wait.Check();
@@ -191,7 +192,7 @@ void DeviceShare::Poll() {
   {
     const os::MutexLock lock(&mu_);
     const ShareNeed need = residency->GetShareNeed();
-    // Also one that was away: it names new blocks.
+    // A job that was away counts, too: it names new blocks.
     if (std::exchange(launches_, need.launches) != need.launches) NoteActiveLocked();
     const uint64_t most = MostLocked(need);
     const bool away = state_ == State::kAway;
@@ -202,7 +203,7 @@ void DeviceShare::Poll() {
     }
     const bool idle =
         options_.idle.count() > 0 && options_.clock->NowNanos() - active_at_ >= options_.idle.count();
-    // Nobody makes way for who is idle himself, unless a thread of his waits.
+    // The others do not make way for a job that is idle itself, unless one of its threads waits.
     TellWantedLocked(away || idle ? 0 : need.wanted_bytes);
     wanted_.Look();
     leaves = idle && state_ == State::kActive && share_ > 0 && wanted_.taken_by_peers() > 0;
@@ -224,7 +225,7 @@ void DeviceShare::GiveUp(allocator::Residency* residency) {
   {
     const os::MutexLock lock(&mu_);
     const bool back = std::exchange(state_, State::kActive) == State::kActive;
-    if (!status.ok()) {  // no place for the bytes, or a capture: it is tried again after as long
+    if (!status.ok()) {  // no place for the bytes, or a capture: tried again after another idle time
       active_at_ = options_.clock->NowNanos();
       // A thread that waits would keep what another job may wait for.
       if (!absl::IsUnavailable(status))

@@ -1,8 +1,8 @@
-// Devices: the GPUs that Spillway serves in this process, each with its residency and, where launches are
-// recorded, its predictor. Runtime keeps a device here once its objects are made, and publishes it once they
-// have started. The C ABI, the hooks' callbacks and the reports look devices up: any thread, no lock. Nothing
-// fails, and nothing is taken away: what serves a device lives as long as this object, which is as long as
-// the process.
+// Devices: the GPUs that Spillway serves in this process, each with its residency and, if launches are
+// recorded, its predictor. Runtime keeps a device here once its objects are created, and publishes it once
+// they have started. The C ABI, the hooks' callbacks and the reports look devices up, on any thread and
+// without a lock. No call fails, and no device is removed: the objects that serve it live as long as this
+// one, which lives as long as the process.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_DEVICES_H_
 #define SPILLWAY_INTEGRATION_ENGINE_DEVICES_H_
@@ -23,7 +23,7 @@ namespace spillway::integration {
 
 struct ServedDevice {
   int device = 0;
-  uint64_t device_bytes = 0;             // of its memory, used or not
+  uint64_t device_bytes = 0;             // of the device's memory, used or not
   std::unique_ptr<Predictor> predictor;  // null: no setting asks for recorded launches
   std::unique_ptr<allocator::Residency> residency;
 };
@@ -35,16 +35,16 @@ class Devices {
   Devices(const Devices&) = delete;
   Devices& operator=(const Devices&) = delete;
 
-  // Once for each device, from 0 up to allocator::kMaxDevices - 1.
+  // Keeps a device. Called once for each, from 0 up to allocator::kMaxDevices - 1.
   const ServedDevice* Keep(ServedDevice served);
-  // From now on Find has it. It must have been kept.
+  // Lets Find return the device from now on. It must have been kept.
   void Publish(int device);
 
-  // Null: not in service, or there is no such device.
+  // Returns the device; null if it is not in service, or does not exist.
   const ServedDevice* Find(int device) const;
-  // Whether one is in service.
+  // Returns whether any device is in service.
   bool any() const;
-  // Calls visit(const ServedDevice&) for each that is in service, in the order of their numbers. Allocates
+  // Calls visit(const ServedDevice&) for each device in service, in the order of their numbers. Allocates
   // nothing.
   template <typename Visitor>
   void ForEach(Visitor visit) const {
@@ -52,17 +52,18 @@ class Devices {
       if (const ServedDevice* const served = place.load(std::memory_order_acquire)) visit(*served);
     }
   }
-  // Also those whose start failed, or is not over.
+  // Returns all devices that were kept, including those whose start failed, or is not over.
   std::vector<const ServedDevice*> Kept() const;
 
-  // Each device in service brings everything back, and keeps it. An error: it does not fit one of them.
+  // Makes each device in service bring everything back, and keep it. Returns an error if that does not fit
+  // one of them.
   absl::Status StopEvicting() const;
 
  private:
   using Places = std::array<std::atomic<const ServedDevice*>, allocator::kMaxDevices>;
 
-  Places kept_{};       // owned; release by Keep, acquire by Kept
-  Places published_{};  // release by Publish, acquire by Find
+  Places kept_{};       // owned; released by Keep, acquired by Kept
+  Places published_{};  // released by Publish, acquired by Find
 };
 
 }  // namespace spillway::integration

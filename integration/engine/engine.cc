@@ -1,5 +1,5 @@
 // The functions that the preload calls: open the engine, look again for PyTorch, give up in a forked child.
-// And the one that PyTorch's side calls, which hands out the C ABI.
+// Also the one that PyTorch's side calls, which hands out the C ABI.
 
 #include <unistd.h>
 
@@ -50,7 +50,7 @@ void Guarded(const char* what, Body body) {
   }
 }
 
-// A job that would run with other settings than its user believes must not run.
+// Ends the job: it must not run with other settings than its user believes.
 [[noreturn]] void StopJob(const std::string& message) {
   os::ReportFatal(message);
   std::fflush(nullptr);
@@ -108,7 +108,7 @@ int CheckPairs(std::span<const char* const> names, std::span<const char* const> 
 
 void LookForTorch() {
   g_torch_swap->Try();
-  // If nothing else tells that PyTorch has come, its own allocator's first call of the driver does.
+  // The first driver call of PyTorch's own allocator shows that PyTorch has come, if nothing else does.
   GetHookState()->before_external_allocation.store(g_torch_swap->settled() ? nullptr
                                                                            : &spillway_engine_cu_init);
   const std::string version = g_torch_swap->installed_version();
@@ -123,7 +123,7 @@ int Open(const spillway_shim* shim) {
   const SettingSource source = SourceOf(shim);
   Settings settings = ReadSettingsOrStop(source);
   if (!settings.Enabled())
-    return 0;  // the preload asks before it opens us, but a key of PyTorch's variable may say so, too
+    return 0;  // the preload asks before it opens us, but a key of PyTorch's variable may be off, too
   CheckStartOrStop(shim, settings, source);
   if (settings.status == StatusLine::kSignal && !InstallRequestSignal(SignalRequest::kStatus)) {
     os::ReportLine("SIGUSR1 is in use by the job: no status line");
@@ -142,7 +142,7 @@ int Open(const spillway_shim* shim) {
     os::ReportLine(std::string(runtime.status().message()));
     return 1;
   }
-  // Else the first block says so: a process that never asks for one misses nothing.
+  // If SPILLWAY_REQUIRE is off, the first block reports it: a process that never asks for one misses nothing.
   if (const absl::Status status = (*runtime)->Followable(); !status.ok() && if_not == IfNotServed::kEndJob)
     ReportNotServed(std::string(status.message()), if_not);
   Runtime::Set(runtime->release());

@@ -30,7 +30,7 @@ absl::Status EvictionSwitch::End(const char* reason) {
   if (!first) return status;
   reason_ = reason;
   has_reason_.store(true);
-  // Before the first block there is nothing to report: Followable will refuse.
+  // There is nothing to report before the first block: Followable will refuse.
   if (!devices_->any()) return status;
   os::ReportLine(absl::StrCat("nothing more will be moved off the GPU: ", reason, " cannot be followed"));
   if (status.ok()) return status;

@@ -1,7 +1,7 @@
-// EvictionSwitch: whether blocks may leave the GPU. They may while every call that could touch one is seen;
-// one that cannot be followed ends evictions for the rest of the process, and everything is brought back.
-// Runtime makes it when the hooks are installed; the hooks' callbacks and the C ABI ask and end: any thread.
-// A refused allocation's words say what ended them.
+// EvictionSwitch: whether blocks may leave the GPU. They may as long as every call that could touch one is
+// seen. A call that cannot be followed ends evictions for the rest of the process, and everything is brought
+// back. Runtime creates it when the hooks are installed. The hooks' callbacks and the C ABI ask and end, on
+// any thread. The message of a refused allocation names what ended them.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_EVICTION_SWITCH_H_
 #define SPILLWAY_INTEGRATION_ENGINE_EVICTION_SWITCH_H_
@@ -25,24 +25,26 @@ class EvictionSwitch {
                  std::string missing_hooks)
       : shim_(shim), settings_(*settings), devices_(devices), missing_hooks_(std::move(missing_hooks)) {}
 
-  // An error when launches or copies of this process go unseen. A block has no memory until a launch or copy
-  // names it, so then none may be handed out, and PyTorch's own allocator must serve.
+  // Returns an error if launches or copies of this process go unseen. A block has no memory until a launch or
+  // copy names it, so no block may be handed out then, and PyTorch's own allocator must serve.
   absl::Status Followable() const;
-  // Whether blocks of a device that starts now may leave it: by the settings, and by what was seen so far.
+  // Returns whether blocks of a device that starts now may leave it, by the settings and by what was seen so
+  // far.
   bool MayEvict() const;
-  // For good. From now on blocks have memory from their allocation on.
+  // Returns whether evictions have ended, which is for good. Blocks have memory from their allocation on
+  // then.
   bool ended() const { return ended_.load(); }
 
-  // Brings everything back on each device, which then keeps it. `reason` is what cannot be followed, as a
-  // noun; the first one is reported and counts. An error: it does not fit.
+  // Brings everything back on each device, which then keeps it. `reason` names what cannot be followed, as a
+  // noun; the first reason is reported and counts. Returns an error if it does not fit.
   absl::Status End(const char* reason);
-  // The first reason; null: none was given yet.
+  // Returns the first reason; null if none was given yet.
   const std::string* ended_by() const { return has_reason_.load() ? &reason_ : nullptr; }
-  // A refusal of memory, with what ended evictions where something has. Other statuses stay as they are.
+  // Adds what ended evictions, if anything has, to a refusal of memory. Returns other statuses as they are.
   absl::Status WithCause(const absl::Status& refusal) const;
 
  private:
-  // What goes unseen, as text; empty: nothing.
+  // Returns what goes unseen, as text; empty: nothing.
   std::string Unseen() const;
 
   const spillway_shim* const shim_;

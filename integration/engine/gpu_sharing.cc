@@ -73,7 +73,7 @@ void GpuSharing::Stop() {
     changed_.NotifyAll();
   }
   ForEach([](DeviceShare* share) { share->Stop(); });
-  thread_.JoinFor(kThreadEnd);  // one that moves blocks ends with the device
+  thread_.JoinFor(kThreadEnd);  // a thread that moves blocks ends with the device
 }
 
 void GpuSharing::AbandonAfterFork() {

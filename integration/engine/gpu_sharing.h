@@ -1,6 +1,6 @@
-// GpuSharing: shares the job's devices with other jobs of its user (SPILLWAY_SHARE=gpu). It makes a DeviceShare
-// for each, and polls them on a thread of its own (`spill-share`). Runtime has one. Without the setting no device
-// is shared, and there is no thread.
+// GpuSharing shares the job's devices with other jobs of its user (SPILLWAY_SHARE=gpu). It creates a
+// DeviceShare for each, and polls them on a thread of its own (`spill-share`). Runtime has one. If the
+// setting is off, no device is shared, and there is no thread.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_GPU_SHARING_H_
 #define SPILLWAY_INTEGRATION_ENGINE_GPU_SHARING_H_
@@ -22,21 +22,22 @@ namespace spillway::integration {
 
 class GpuSharing {
  public:
-  // All must outlive it.
+  // All of them must outlive this object.
   GpuSharing(const Settings* settings, const allocator::CudaDriver* driver, os::WaitList* waits,
              JobPause* pause);
   ~GpuSharing() { Stop(); }
   GpuSharing(const GpuSharing&) = delete;
   GpuSharing& operator=(const GpuSharing&) = delete;
 
-  // The share of a device that is about to be served, with its context; null: it is not shared. An error when the
-  // device has no name by which jobs could meet, or no thread can be had. One thread at a time.
+  // Returns the share of a device that is about to be served, with its context; null if it is not shared.
+  // Returns an error if the device has no name by which jobs could meet, or no thread can be started. One
+  // thread at a time.
   absl::StatusOr<DeviceShare*> AddDevice(int device, CUcontext context, uint64_t total_bytes,
                                          uint64_t reserve_bytes);
 
-  // The thread ends within 0.1 s, or is left to itself.
+  // Ends the thread within 0.1 s, or leaves it to itself.
   void Stop();
-  // In a forked child, on its only thread.
+  // Called in a forked child, on its only thread.
   void AbandonAfterFork();
 
  private:
@@ -47,13 +48,13 @@ class GpuSharing {
       if (DeviceShare* const share = place.load(std::memory_order_acquire)) visit(share);
     }
   }
-  // Of the thread.
+  // The thread's loop.
   void Loop();
 
   const Settings* const settings_;
   const allocator::CudaDriver* const driver_;
   os::WaitList* const waits_;
-  JobPause* const pause_;  // keeps the times for which the job was idle
+  JobPause* const pause_;  // records the times for which the job was idle
   std::array<std::atomic<DeviceShare*>, allocator::kMaxDevices>
       shares_{};  // never destroyed: waits end in them
   os::Mutex mu_{os::LockRank::kRegistry};

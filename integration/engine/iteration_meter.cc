@@ -8,7 +8,7 @@ namespace {
 
 using allocator::ResidencyStats;
 
-// Counters of which an iteration gets its share.
+// The counters of which an iteration gets its share.
 constexpr uint64_t ResidencyStats::*kParts[] = {
     &ResidencyStats::spilled_bytes,      &ResidencyStats::host_spilled_bytes,
     &ResidencyStats::disk_spilled_bytes, &ResidencyStats::fetched_bytes,
@@ -37,7 +37,7 @@ void IterationMeter::Look(double seconds, uint32_t iteration_launches, uint64_t 
   forecast_ = forecast;
   // A job that has stopped launching repeats nothing; one that only pauses is seen by its next launches.
   if (!looks_.empty() && looks_.back().stats.launches == stats.launches) return;
-  // The last place has the latest look. A look that lies too close to the one before it is replaced.
+  // The last place has the latest look. A look that is too close to the one before it is replaced.
   const size_t count = looks_.size();
   if (count >= 3 && looks_[count - 1].seconds - looks_[count - 2].seconds < kShortestSeconds)
     looks_.pop_back();
@@ -50,8 +50,8 @@ void IterationMeter::Look(double seconds, uint32_t iteration_launches, uint64_t 
   looks_ = std::move(thinned);
 }
 
-// Begins at the look of the first half that is nearest to a whole number of iterations before the last look.
-// The launches of an iteration are not spread evenly over its time.
+// Computes the stretch's means. It begins at the look of the first half that is nearest to a whole number of
+// iterations before the last look, since the launches of an iteration are not spread evenly over its time.
 SteadyIterations IterationMeter::OfStretch() const {
   SteadyIterations found;
   if (looks_.size() < 2) return found;
@@ -63,7 +63,7 @@ SteadyIterations IterationMeter::OfStretch() const {
   for (const At& look : looks_) {
     const double iterations = IterationsBetween(look.stats, last.stats, iteration_launches_);
     if (all >= kFewestIterations + 2 && all - iterations < 1)
-      continue;  // nothing was prepared for a plan's first
+      continue;  // nothing was prepared for a plan's first iteration
     if (iterations < kFewestIterations || iterations < all / 2) break;
     if (const double here = std::abs(iterations - std::round(iterations)); first == nullptr || here < off) {
       first = &look;

@@ -13,7 +13,7 @@
 namespace spillway::integration {
 namespace {
 
-// In the CSV form a comma ends a field and a line end the line.
+// Replaces commas and line ends, which end a field and a line in the CSV form.
 std::string PlainName(std::string name) {
   for (char& c : name) {
     if (c == ',') c = ';';
@@ -49,7 +49,7 @@ std::string WriteOne(const std::string& path, DeviceIteration* device, const Nam
 
 }  // namespace
 
-// A file that cannot be read again must not be left behind.
+// The file is checked, so that none is left behind which cannot be read again.
 absl::StatusOr<std::string> EncodeIteration(Predictor::Followed* iteration, const NameOfLaunch& name) {
   AddNames(*iteration, name, &iteration->recorded.workload);
   policy::Workload workload = iteration->recorded.workload;

@@ -1,7 +1,7 @@
 // SPILLWAY_TRACE: one iteration of the job as a file for `spillway simulate`. The runtime writes it once, at
-// the end of the process, when the predictors have stopped; where the file goes is checked when the first
-// block is asked for. RunReport encodes one for its file, too. Any thread. What goes wrong at the end
-// becomes a line for the user.
+// the end of the process, when the predictors have stopped; the path is checked when the first block is asked
+// for. RunReport encodes an iteration for its file, too. Thread-safe. A failure at the end becomes a line for
+// the user.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_ITERATION_TRACE_H_
 #define SPILLWAY_INTEGRATION_ENGINE_ITERATION_TRACE_H_
@@ -17,22 +17,22 @@
 
 namespace spillway::integration {
 
-// What one device has for its file.
+// The iteration of one device for its file.
 struct DeviceIteration {
   int device = 0;
   std::optional<Predictor::Followed> iteration;  // none: nothing repeated
 };
 
-// Words of a launch's tag, empty when there are none.
+// Returns the name of a launch's tag, empty if there is none.
 using NameOfLaunch = std::function<std::string(uint64_t tag)>;
 
-// Gives the kernels of the iteration their names (ShortKernelName). The text of its file, whose names have no
-// comma and no line end; an error where it could not be read again.
+// Gives the kernels of the iteration their names (ShortKernelName). Returns the text of its file, whose names
+// have no comma and no line end; an error if it could not be read again.
 absl::StatusOr<std::string> EncodeIteration(Predictor::Followed* iteration, const NameOfLaunch& name);
 
 // Writes the iteration of each device that has one: the first goes to `path`, each further one to `path` with
 // ".gpuN" after it. Returns a line for the user about each device: what was written, or why nothing was. One
-// line when there is no device at all.
+// line if there is no device at all.
 std::vector<std::string> WriteIterationTraces(const std::string& path, std::vector<DeviceIteration> devices,
                                               const NameOfLaunch& name);
 

@@ -5,12 +5,12 @@
 namespace spillway::integration {
 namespace {
 
-// How a batch system names a job. In the order of the table the first one counts.
+// The variables by which batch systems name a job, in order: the first one that is set counts.
 struct BatchSystem {
   const char* job;             // the variable with the number
-  const char* part = nullptr;  // and that of an array's part, where `no_part` does not stand in it
+  const char* part = nullptr;  // the variable with an array's part, unless its value is `no_part`
   const char* no_part = "";
-  const char* only_with = nullptr;  // the name of `job` is anybody's without this one
+  const char* only_with = nullptr;  // anybody may set `job` unless this one is set, too
 };
 
 constexpr BatchSystem kSystems[] = {

@@ -1,5 +1,5 @@
-// Whose job this is, for the labels of Prometheus: the batch system's number of it, and the user. From the
-// environment, so it is what the process says of itself, no proof. Pure; nothing fails.
+// The owner of this job, for the labels of Prometheus: the batch system's number of the job, and the user. It
+// comes from the environment, so it is the process's own claim, no proof. Pure; cannot fail.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_JOB_IDENTITY_H_
 #define SPILLWAY_INTEGRATION_ENGINE_JOB_IDENTITY_H_
@@ -13,12 +13,12 @@
 namespace spillway::integration {
 
 struct JobIdentity {
-  std::string job;   // "4711", "4711_3" for a part of an array, a pod's name; empty: no batch system says
-  std::string user;  // LOGNAME or USER, else the number of the user
+  std::string job;   // "4711", "4711_3" for a part of an array, a pod's name; empty: no batch system gives it
+  std::string user;  // LOGNAME or USER, otherwise the number of the user
 };
 
-// `variables`: null for one that is not set. Slurm, PBS, LSF, Flux, OAR, Grid Engine and Kubernetes are
-// known.
+// Returns the identity. `variables` returns null for a variable that is not set. Slurm, PBS, LSF, Flux, OAR,
+// Grid Engine and Kubernetes are known.
 JobIdentity IdentityOf(const VariableSource& variables, uid_t user);
 
 }  // namespace spillway::integration

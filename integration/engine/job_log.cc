@@ -18,7 +18,7 @@ std::string PlanText(const DeviceFigures& before, const DeviceFigures& now) {
   return absl::StrCat("a plan is in force for iterations of ", now.plan_iteration_launches, " launches");
 }
 
-// What was moved since `before`; empty: nothing.
+// Returns what was moved since `before`; empty: nothing.
 std::string MovedText(const ResidencyStats& before, const ResidencyStats& now, double seconds) {
   const uint64_t out = now.spilled_bytes - before.spilled_bytes,
                  back = now.fetched_bytes - before.fetched_bytes;

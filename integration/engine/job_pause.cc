@@ -25,7 +25,7 @@ using allocator::PauseStats;
 
 constexpr PauseScope kFromOutside = {PausedBy::kOutside, 0};
 constexpr auto kEnd = std::chrono::milliseconds(100);
-// A capture that is under way ends within moments; so long who asks from outside is patient.
+// A capture in progress ends within moments; a request from outside waits this long for it.
 constexpr int64_t kCaptureNanos = 10'000'000'000;
 constexpr auto kTryAgain = std::chrono::milliseconds(10);
 
@@ -119,7 +119,7 @@ std::vector<ReportedPause> JobPause::Intervals() const {
   return {intervals_.begin(), intervals_.end()};
 }
 
-// One device after the other: they share host memory, drives, and often the link.
+// The devices are paused one after the other, since they share host memory, drives, and often the link.
 absl::Status JobPause::PauseDevices(const PauseScope& scope, PauseStats* stats) {
   absl::Status status;
   std::vector<allocator::Residency*> paused;
@@ -162,7 +162,7 @@ absl::Status JobPause::Ask(bool pause) {
     pausing = state_ == State::kPausing;
     changed_.NotifyAll();
   }
-  // A pause under way does not wait for blocks that are resumed.
+  // A pause in progress does not wait for blocks that are resumed.
   return pausing && !pause ? ResumeDevices(kFromOutside, /*wait=*/false) : absl::OkStatus();
 }
 
@@ -227,7 +227,7 @@ void JobPause::PauseFromOutside() {
 
 void JobPause::ResumeFromOutside() {
   ResumeDevices(kFromOutside, /*wait=*/false)
-      .IgnoreError();  // what fails without a wait is the device's error
+      .IgnoreError();  // a failure without a wait is the device's error
   {
     const os::MutexLock lock(&mu_);
     state_ = State::kRunning;
@@ -293,7 +293,7 @@ void JobPause::Stop() {
     LetLaunchesGo();
     changed_.NotifyAll();
   }
-  thread_.JoinFor(kEnd);  // one that moves blocks ends with the device
+  thread_.JoinFor(kEnd);  // a thread that moves blocks ends with the device
 }
 
 void JobPause::AbandonAfterFork() {

@@ -89,7 +89,7 @@ AdviceFacts JobReports::FactsForAdvice() const {
   facts.audit = settings_.audit;
   facts.modelled_disk = settings_.io_model.Limits();
   facts.host_cap_bytes = from_.tiers->host_cap_bytes();
-  // Without the setting the budget is what was free.
+  // If the setting is not used, the budget is what was free.
   if (!settings_.gpu_memory) facts.largest_budget_bytes = 0;
   from_.devices->ForEach([&](const ServedDevice& served) {  // the first counts
     if (facts.largest_budget_bytes == UINT64_MAX)
@@ -98,7 +98,7 @@ AdviceFacts JobReports::FactsForAdvice() const {
   return facts;
 }
 
-// What one of the driver's functions of that form says of the device; empty where it says nothing.
+// Returns the text that one of the driver's functions of that form reports of the device; empty if it fails.
 std::string JobReports::WordsOfDevice(WordsQuestion ask, int device) const {
   std::array<char, 256> text{};
   CUdevice handle = 0;
@@ -108,7 +108,7 @@ std::string JobReports::WordsOfDevice(WordsQuestion ask, int device) const {
 
 // ---- Starting.
 
-// The report's is the last, since its file is by far the largest.
+// The report's writer is the last, since its file is by far the largest.
 std::vector<std::function<void(const Figures&, bool)>> JobReports::MakeWriters(int64_t origin_nanos) {
   std::vector<std::function<void(const Figures&, bool)>> writers;
   if (from_.tiers->disk() != nullptr) {
@@ -125,7 +125,7 @@ std::vector<std::function<void(const Figures&, bool)>> JobReports::MakeWriters(i
     const auto file = std::make_shared<OutputFile>("SPILLWAY_PROMETHEUS", path, Readers::kEveryone);
     const PrometheusLabels labels = {settings_.ranks.rank, ::getpid(),
                                      IdentityOf(EnvironmentVariable, ::geteuid())};
-    // Here, on the reporter's thread: the folder may lie on a slow drive.
+    // This runs on the reporter's thread, since the folder may lie on a slow drive.
     writers.push_back(
         [file, labels, left_by_ended = settings_.prometheus](const Figures& figures, bool) mutable {
           if (!left_by_ended.empty()) RemoveStaleFigures(left_by_ended, std::time(nullptr), ProcessIsThere);

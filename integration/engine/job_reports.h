@@ -1,7 +1,7 @@
-// JobReports: what is reported of a job: the line at its first block, the figures, the files and lines that
-// settings ask for (SPILLWAY_METRICS, PROMETHEUS, STATUS, REPORT, TRACE), and the words of a refused
-// allocation. Runtime makes it with the engine and starts it with the first device; it gathers the job's
-// facts and figures from the engine's parts, and moves nothing. Each method says on which thread it is
+// JobReports: all reports of a job: the line at its first block, the figures, the files and lines that
+// settings ask for (SPILLWAY_METRICS, PROMETHEUS, STATUS, REPORT, TRACE), and the text of a refused
+// allocation. Runtime creates it with the engine and starts it with the first device. It gathers the job's
+// facts and figures from the engine's parts, and moves nothing. Each method names the thread on which it is
 // called. A file that cannot be written costs a line; nothing else fails.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_JOB_REPORTS_H_
@@ -34,7 +34,7 @@ namespace spillway::integration {
 
 class JobReports : private RunSource {
  public:
-  // Where facts and figures come from. All of it must outlive the reports.
+  // The sources of facts and figures. All of them must outlive the reports.
   struct Sources {
     const spillway_shim* shim;
     const Settings* settings;
@@ -47,36 +47,36 @@ class JobReports : private RunSource {
   };
   explicit JobReports(const Sources& from) : from_(from), settings_(*from.settings) {}
 
-  // Whose allocator is installed: "PyTorch 2.11". The first name counts. Any thread; no lock.
+  // Records whose allocator is installed: "PyTorch 2.11". The first name counts. Thread-safe; takes no lock.
   void NoteFramework(const std::string& name);
 
-  // ---- While devices start: one thread at a time.
+  // ---- While devices start; one thread at a time.
 
-  // At the first device, once the tiers have started. Starts the reporter's thread.
+  // Called at the first device, once the tiers have started. Starts the reporter's thread.
   void Start();
-  // Before the device's residency is made, which is to be given what this returns; null: no report is asked
-  // for.
+  // Called before the device's residency is created, which takes the observer that this returns; null: no
+  // report is asked for.
   allocator::MotionObserver* AddDevice(int device, const MemoryParts& memory);
-  // The device is in service. One line at the first; those of further devices are details.
+  // Reports that the device is in service: one line for the first, details for further devices.
   void ReportServing(const ServedDevice& served, const allocator::ResidencyOptions& options) const;
 
-  // ---- While a device is in service: any thread.
+  // ---- While a device is in service; thread-safe.
 
-  // The figures of this moment; empty before a device is in service.
+  // Returns the figures of this moment; empty before a device is in service.
   Figures Collect() const;
-  // The job's iteration ends here.
+  // Records that the job has ended an iteration.
   void MarkIteration() const;
-  // `refused`, an allocation's, with the largest live blocks of the device and their last kernels. Statuses
-  // that say nothing of memory stay as they are.
+  // Returns `refused`, an allocation's status, with the largest live blocks of the device and their last
+  // kernels. A status that does not concern memory stays as it is.
   absl::Status Explain(int device, const absl::Status& refused) const;
 
   // ---- At the end.
 
-  // SPILLWAY_TRACE, and the report's last iterations. After the predictors have stopped.
+  // Writes SPILLWAY_TRACE, and the report's last iterations. Called after the predictors have stopped.
   void WriteIterations() const;
-  // The summary and the last writing of each file, until `deadline` (Reporter::Finish).
+  // Writes the summary and, for the last time, each file, until `deadline` (Reporter::Finish).
   void Finish(Reporter::Time deadline) const;
-  // In a forked child, on its only thread.
+  // Called in a forked child, on its only thread.
   void AbandonAfterFork() const;
 
  private:

@@ -26,11 +26,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kPatience = std::chrono::milliseconds(100);  // of a job with one who asks
-constexpr int kAtOnce = 8;                                  // that are answered in one turn
+constexpr auto kPatience = std::chrono::milliseconds(100);  // of a job with a peer
+constexpr int kAtOnce = 8;                                  // peers that are answered in one turn
 constexpr size_t kLongestQuestion = 256;
 
-// Whether the descriptor is ready before the deadline.
+// Returns whether the descriptor is ready before the deadline.
 bool Await(int fd, short events, Clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
   pollfd ready = {fd, events, 0};
@@ -47,7 +47,8 @@ bool SendAll(int fd, std::string_view text, Clock::time_point deadline) {
   return true;
 }
 
-// Adds what comes until `ends` says so, or the other side has sent all. False after the deadline or an error.
+// Adds what comes until `ends` returns true, or the other side has sent everything. Returns false after the
+// deadline or an error.
 bool Receive(int fd, Clock::time_point deadline, const std::function<bool(const std::string&)>& ends,
              std::string* text) {
   std::array<char, 4096> part{};
@@ -79,7 +80,8 @@ absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
 
 std::string PathOf(const std::string& folder, pid_t pid) { return absl::StrCat(folder, "/", pid, ".sock"); }
 
-// Where the folder belongs to another, he could put his own socket in the place of ours.
+// Creates the folder, which must be this user's: the owner of another could put a socket in the place of
+// ours.
 absl::Status MakeFolder(const std::string& folder) {
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return os::StatusFromErrno(errno, folder);
   struct stat info = {};
@@ -89,7 +91,7 @@ absl::Status MakeFolder(const std::string& folder) {
   return absl::OkStatus();
 }
 
-// 0, or the error of connect. EAGAIN: there is somebody, and too many wait for him.
+// Returns 0, or the error of connect. EAGAIN: the job is there, and too many peers wait for it.
 int Connect(int fd, const sockaddr_un& address) {
   return connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? 0 : errno;
 }
@@ -100,7 +102,8 @@ absl::StatusOr<int> NewSocket(const std::string& path) {
   return fd;
 }
 
-// Of processes that were killed. Not by their numbers: another container may share the folder.
+// Removes names of processes that were killed. A connection tells, not the process number, since another
+// container may share the folder.
 void RemoveStaleNames(const std::string& folder) {
   for (const pid_t pid : JobsIn(folder)) {
     const std::string path = PathOf(folder, pid);
@@ -128,7 +131,8 @@ absl::StatusOr<std::unique_ptr<JobSocket>> JobSocket::Open(const std::string& fo
   RemoveStaleNames(folder);
   SPILLWAY_ASSIGN_OR_RETURN(const int fd, NewSocket(path));
   os::Descriptor made(fd);
-  // Whoever finds a name that refuses takes its process for dead: it gets its name once it listens.
+  // A name that refuses connections counts as that of a dead process, so the socket gets its name only once
+  // it listens.
   const std::string unnamed = path + ".new";
   SPILLWAY_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(unnamed));
   unlink(unnamed.c_str());  // of an earlier process with this number
@@ -151,7 +155,8 @@ void JobSocket::Serve(const std::function<std::string(const std::string&)>& answ
   for (int i = 0; i < kAtOnce; ++i) {
     const os::Descriptor peer(accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (peer.get() < 0) {
-      // Who waits stays readable: without descriptors left this would go on at once, for ever.
+      // The socket stays readable while a peer waits: without descriptors left this would go on at once,
+      // forever.
       if (errno != EAGAIN) poll(nullptr, 0, static_cast<int>(kPatience.count()));
       return;
     }

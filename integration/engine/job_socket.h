@@ -1,10 +1,10 @@
-// JobSocket: lets programs of the same user ask a job how it does, as `spillway top` asks. A socket named
-// after the process in a folder of the user's own; a question is a line, the answer all that comes until the
-// end. JobReports opens it, and the reporter's thread answers between two looks at the figures, so that a job
-// has no thread for it.
+// JobSocket lets programs of the same user ask a job for its state, as `spillway top` does. It is a socket
+// named after the process in a folder of the user's own. A question is a line; the answer is everything up to
+// the end of the connection. JobReports opens it, and the reporter's thread answers between two looks at the
+// figures, so a job has no thread for it.
 //
-// Other users' connections are closed unread. Who does not send or read is left after 0.1 s. Where no socket
-// can be had, the job goes on without. AskJob is the other side.
+// Other users' connections are closed unread. A peer that does not send or read is dropped after 0.1 s. If no
+// socket can be created, the job goes on without one. AskJob is the other side.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_JOB_SOCKET_H_
 #define SPILLWAY_INTEGRATION_ENGINE_JOB_SOCKET_H_
@@ -23,26 +23,27 @@
 
 namespace spillway::integration {
 
-// $XDG_RUNTIME_DIR/spillway, else /tmp/spillway-UID.
+// Returns $XDG_RUNTIME_DIR/spillway, or /tmp/spillway-UID if that variable is not set.
 std::string JobSocketFolder();
 
 class JobSocket {
  public:
-  // Makes the folder (0700) where it is not there, and removes names of processes that were killed. An error
+  // Creates the folder (0700) if it does not exist, and removes names of processes that were killed. An error
   // names the path and what is wrong with it: a folder that others may enter is not used.
   static absl::StatusOr<std::unique_ptr<JobSocket>> Open(const std::string& folder);
-  // Closes, and removes the name.
+  // Closes the socket, and removes its name.
   ~JobSocket();
   JobSocket(const JobSocket&) = delete;
   JobSocket& operator=(const JobSocket&) = delete;
 
-  // Readable when somebody waits.
+  // Returns the descriptor, which is readable when a peer waits.
   int fd() const { return fd_; }
-  // Answers who waits by what `answer` says to a question, which has no end of line. One thread at a time.
+  // Answers the peers that wait with the result of `answer` for their question, which has no end of line. One
+  // thread at a time.
   void Serve(const std::function<std::string(const std::string& question)>& answer);
-  // At the end of the process, while another thread may be in Serve: nobody finds it any more.
+  // Called at the end of the process, while another thread may be in Serve: nobody finds the socket any more.
   void RemoveName() const;
-  // In a forked child: closes, and leaves the name to its parent.
+  // Called in a forked child: closes the socket, and leaves the name to the parent.
   void AbandonAfterFork();
 
  private:
@@ -52,11 +53,11 @@ class JobSocket {
   const std::string path_;
 };
 
-// The processes that have a socket in the folder, ascending.
+// Returns the processes that have a socket in the folder, ascending.
 std::vector<pid_t> JobsIn(const std::string& folder);
 
-// Asks the job of process `pid`. NotFound when there is none, also where only its socket is left: that is
-// removed then. DeadlineExceeded when it does not answer within `limit`: it may be stopped.
+// Asks the job of process `pid`. Returns NotFound if there is none, or if only its socket is left, which is
+// removed then. Returns DeadlineExceeded if it does not answer within `limit`: it may be stopped.
 absl::StatusOr<std::string> AskJob(const std::string& folder, pid_t pid, const std::string& question,
                                    std::chrono::milliseconds limit);
 

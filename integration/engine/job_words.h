@@ -1,5 +1,5 @@
-// Lines about the job as a whole: what serves it, for its first block, and which blocks fill the memory,
-// for a refusal. Pure: facts in, text out. JobReports gathers the facts.
+// Lines about the job as a whole: what serves it, for its first block, and which blocks fill the memory, for
+// a refusal. Pure: facts in, text out. JobReports gathers the facts.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_JOB_WORDS_H_
 #define SPILLWAY_INTEGRATION_ENGINE_JOB_WORDS_H_
@@ -16,11 +16,11 @@
 namespace spillway::integration {
 
 struct ServedJob {
-  std::string framework;  // "PyTorch 2.11"; empty: whoever uses the C ABI
+  std::string framework;  // "PyTorch 2.11"; empty: a direct user of the C ABI
   int device = 0;
-  int devices = 1;  // that are visible
+  int devices = 1;  // visible ones
   MemoryParts memory;
-  bool shared = false;            // the device, with other jobs
+  bool shared = false;            // whether other jobs share the device
   uint64_t host_bytes = 0;        // cap of the host tier; 0: none
   std::vector<std::string> disk;  // spill directories; empty: no disk tier
   bool evicts = true;
@@ -29,14 +29,14 @@ struct ServedJob {
   int ranks = 1;
 };
 
-// "Spillway 0.1.0 serves PyTorch 2.11 on GPU 0 (1 visible): budget 2.00 GiB of 8.00 GiB (...), ...", without
-// the prefix.
+// Returns "Spillway 0.1.0 serves PyTorch 2.11 on GPU 0 (1 visible): budget 2.00 GiB of 8.00 GiB (...), ...",
+// without the prefix.
 std::string ServedLine(const ServedJob& job);
 
-// The kernel or call of a launch by its index, in words; empty where it is not known any more.
+// Returns the kernel or call of a launch by its index, as text; empty if it is not known any more.
 using NameOfIndex = std::function<std::string(policy::LaunchIndex index)>;
 
-// "The largest live blocks: 64.00 MiB, last used by gemm; ..."; empty where there is no block.
+// Returns "The largest live blocks: 64.00 MiB, last used by gemm; ..."; empty if there is no block.
 std::string LargestBlocksText(const std::vector<allocator::LargeBlock>& blocks, const NameOfIndex& name);
 
 }  // namespace spillway::integration

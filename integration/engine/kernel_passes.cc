@@ -13,8 +13,8 @@ struct KernelName {
   KernelPasses passes;
 };
 
-// The first row whose part occurs decides. Matrix products are cuBLAS's, CUTLASS's, MAGMA's and Triton's; convolutions
-// cuDNN's; attention PyTorch's and cuDNN's. Updates in place are PyTorch's.
+// The first row whose part occurs decides. Matrix products are cuBLAS's, CUTLASS's, MAGMA's and Triton's;
+// convolutions cuDNN's; attention PyTorch's and cuDNN's. Updates in place are PyTorch's.
 constexpr KernelName kKernelNames[] = {
     {"embedding_backward", KernelPasses::kAtomic},
     {"embeddingbag_updategrad", KernelPasses::kAtomic},

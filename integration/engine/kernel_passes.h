@@ -1,6 +1,6 @@
-// How often a kernel goes over what it names, by its name: decides what is reached in host memory where a launch does not
-// fit the GPU (allocator::KernelPasses). Names are those that libraries give their kernels; an unknown one counts as one
-// pass, as most kernels of PyTorch's are. Pure; any thread.
+// How often a kernel passes over the memory that it names, judged by its name. This decides what is reached
+// in host memory when a launch does not fit the GPU (allocator::KernelPasses). Names are those that libraries
+// give their kernels; an unknown one counts as one pass, as for most kernels of PyTorch's. Pure; thread-safe.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_KERNEL_PASSES_H_
 #define SPILLWAY_INTEGRATION_ENGINE_KERNEL_PASSES_H_

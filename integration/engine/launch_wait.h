@@ -1,6 +1,6 @@
-// LaunchWait: a wait of a thread of the job's inside a launch or an allocation, for as long as somebody else
-// takes: with Python's lock let go of, and ended by a signal that the job has a handler for. Any thread; an
-// object belongs to one.
+// LaunchWait: a wait of one of the job's threads inside a launch or an allocation, for as long as another
+// party takes. Python's lock is released meanwhile, and a signal that the job has a handler for ends the
+// wait. Any thread may create one; an object belongs to its thread.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_LAUNCH_WAIT_H_
 #define SPILLWAY_INTEGRATION_ENGINE_LAUNCH_WAIT_H_
@@ -16,9 +16,9 @@ namespace spillway::integration {
 class LaunchWait {
  public:
   LaunchWait();
-  // Waits until `fd` is readable (-1: there is none), for at most so long, or until a signal comes. An error:
-  // the main thread has a signal to handle, which Python does between two of its instructions only.
-  // `what`: what was waited for, behind "waited for", by whoever `name` names.
+  // Waits until `fd` is readable (-1: there is none), for at most `longest_milliseconds`, or until a signal
+  // comes. Returns an error if the main thread has a signal to handle, which Python does between two of its
+  // instructions only. `what` stands behind "waited for" in its message, `name` returns who waited.
   absl::Status Once(int fd, int longest_milliseconds, absl::FunctionRef<std::string()> name,
                     const char* what) const;
 

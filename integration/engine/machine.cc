@@ -19,7 +19,7 @@
 namespace spillway::integration {
 namespace {
 
-// Values of control groups above this mean "no limit".
+// Values of control groups from this one on mean "no limit".
 constexpr uint64_t kNoLimit = uint64_t{1} << 60;
 
 std::optional<uint64_t> ReadNumber(const std::string& path) {
@@ -29,8 +29,8 @@ std::optional<uint64_t> ReadNumber(const std::string& path) {
   return number;
 }
 
-// "inactive_file 4096" in a control group's memory.stat: page cache that the kernel gives back under
-// pressure.
+// Returns the value of "inactive_file 4096" in a control group's memory.stat: page cache that the kernel
+// gives back under pressure.
 uint64_t Reclaimable(const std::string& path) {
   std::ifstream file(path);
   std::string key;
@@ -42,7 +42,7 @@ uint64_t Reclaimable(const std::string& path) {
   return bytes;
 }
 
-// What control groups allow, and what of it is left.
+// The memory that control groups allow, and what is left of it.
 struct GroupMemory {
   uint64_t limit = kNoLimit;
   uint64_t left = kNoLimit;
@@ -61,7 +61,7 @@ GroupMemory MemoryOfControlGroups(const std::string& root) {
   return memory;
 }
 
-// A line of /proc/meminfo in bytes; 0 where there is none.
+// Returns a line of /proc/meminfo in bytes; 0 if there is none.
 uint64_t MemInfo(const std::string& root, const char* wanted) {
   std::ifstream file(root + "/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
@@ -73,8 +73,8 @@ uint64_t MemInfo(const std::string& root, const char* wanted) {
   return 0;
 }
 
-// Whether a driver of <root>/sys/bus serves a device. Its folder is there without one, too, and then holds no
-// link but that to its module.
+// Returns whether a driver of <root>/sys/bus serves a device. Its folder exists without one, too, and then
+// has no link but that to its module.
 bool ServesDevice(const std::string& folder) {
   std::error_code error;
   for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
@@ -84,7 +84,8 @@ bool ServesDevice(const std::string& folder) {
   return false;
 }
 
-// What gives this machine more memory while it runs: a virtual machine starts with little there. Empty: nothing.
+// Returns what gives this machine more memory while it runs, since a virtual machine starts with little.
+// Empty: nothing.
 std::string WhatGrows(const std::string& root) {
   constexpr const char* kDrivers[] = {"virtio/drivers/virtio_mem", "virtio/drivers/virtio_balloon",
                                       "vmbus/drivers/hv_balloon"};

@@ -30,7 +30,7 @@ HostSharing ShareHostMemory(const Settings& settings, uint64_t available) {
                                                              .account = SharersOf(settings, what, sized),
                                                              .ranks = settings.ranks.size,
                                                              .unit_bytes = kChunkBytes});
-  // What others have pinned before is no longer available, but part of what is divided.
+  // Memory that others have pinned before is no longer available, but part of what is divided.
   const uint64_t all = available + sharing.share->taken_by_peers();
   const uint64_t asked = settings.host_memory ? settings.host_memory->Of(all) : DefaultHostCap(all, 1);
   sharing.total_bytes = Limited(asked, settings.most_host_memory, all);

@@ -1,6 +1,7 @@
-// What this process shares with others of its node, and with whom: host memory, and the caps of spill
-// directories. The engine calls it at the first block; io::NodeShare does the sharing. Any thread; nothing
-// fails: a process that cannot see the others counts as alone, and as a rank has its equal share.
+// The resources that this process shares with others of its node, and with which of them: host memory, and
+// the caps of spill directories. The engine calls it at the first block; io::NodeShare does the sharing. Any
+// thread may call it; no call fails: a process that cannot see the others counts as alone, and as a rank has
+// its equal share.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_NODE_SHARING_H_
 #define SPILLWAY_INTEGRATION_ENGINE_NODE_SHARING_H_
@@ -18,21 +19,22 @@ namespace spillway::integration {
 
 struct HostSharing {
   std::unique_ptr<io::NodeShare> share;
-  uint64_t total_bytes = 0;  // the cap of all that share
-  uint64_t share_bytes = 0;  // of it this process's: a rank's part, else what is free now
+  uint64_t total_bytes = 0;  // the cap for all processes that share
+  uint64_t share_bytes = 0;  // this process's part of it: a rank's part, otherwise what is free now
 };
 
-// Who shares under these settings. A size that the user has named is that of one job: of the processes that a
-// launcher names as one, else of the user's session. A share of what is available is one of all processes.
+// Returns the name of the group that shares under these settings. A size that the user has named applies to
+// one job: to the processes that a launcher names as one, otherwise to the user's session. A share of what is
+// available applies to all processes.
 std::string SharersOf(const Settings& settings, const std::string& what, bool sized);
 
-// How the pool divides its share into staging and storage. It may grow to all that is shared.
+// Returns how the pool divides its share into staging and storage. It may grow to all that is shared.
 allocator::HostPool::Options SharedPoolOptions(const HostSharing& sharing, size_t drives);
 
-// A spill directory, whose cap is that of all ranks that spill there.
+// Returns a spill directory, whose cap applies to all ranks that spill there.
 io::SpillDirectory SharedDirectory(const Settings& settings, const DirectoryEntry& entry);
 
-// Enters the process. `available`: bytes that it could still take, without what the others have pinned.
+// Registers the process. `available`: bytes that it could still take, without what the others have pinned.
 HostSharing ShareHostMemory(const Settings& settings, uint64_t available);
 
 }  // namespace spillway::integration

@@ -1,6 +1,7 @@
-// What the engine says, and does, where Spillway cannot serve the process: one line, and the end of the process where
-// the user asked for that (SPILLWAY_REQUIRE). The preload does the same for what it finds (not_served.c). Called
-// inside cuInit by the engine and its TorchSwap, on the thread of that cuInit, and at a device's first block by Runtime.
+// The message of the engine for a process that Spillway cannot serve: one line, and the end of the process if
+// the user asked for that (SPILLWAY_REQUIRE). The preload does the same for what it finds (not_served.c). The
+// engine and its TorchSwap call this inside cuInit, on its thread; Runtime calls it at a device's first
+// block.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_NOT_SERVED_H_
 #define SPILLWAY_INTEGRATION_ENGINE_NOT_SERVED_H_
@@ -18,13 +19,14 @@ inline IfNotServed IfNot(const Settings& settings) {
   return settings.require ? IfNotServed::kEndJob : IfNotServed::kGoOn;
 }
 
-// Writes the line `why`, with how to have such a job ended. With kEndJob it does not return: the process ends with
-// exit status 2 and without exit handlers, which a driver call above may keep waiting.
+// Writes the line `why`, with the way to have such a job ended. Does not return if `then` is kEndJob: the
+// process ends with exit status 2 and without exit handlers, which a driver call above may keep waiting.
 void ReportNotServed(const std::string& why, IfNotServed then);
 
-// What the first allocation on a device that cannot be served gets, and every later one. With kGoOn the line is
-// written, and kFailedPrecondition sends the caller to PyTorch's own allocator. With kEndJob PyTorch raises: its own
-// allocator is not asked (kInvalidArgument). Does not end the process, which has blocks on other devices, perhaps.
+// Returns the status of the first allocation on a device that cannot be served, and of every later one. For
+// kGoOn the line is written, and kFailedPrecondition sends the caller to PyTorch's own allocator. For kEndJob
+// PyTorch raises and does not ask its own allocator (kInvalidArgument). The process is not ended, since it
+// may have blocks on other devices.
 absl::Status NotServedOn(int device, const std::string& reason, IfNotServed then);
 
 }  // namespace spillway::integration

@@ -13,26 +13,26 @@ namespace spillway::integration {
 
 class OutputFile {
  public:
-  // `setting`: the variable that asks for the file, for the line. `path`: empty: nothing is written.
+  // `setting`: the variable that asks for the file, for the line. `path`: if empty, nothing is written.
   OutputFile(std::string setting, std::string path, Readers readers);
   void Replace(const std::string& text);
   bool wanted() const { return !path_.empty(); }
   const std::string& path() const { return path_; }
 
-  // The path with "%p" (the process), "%r" (its rank on the node) and "%h" (the host's name) replaced. With neither %p nor
-  // %r, ranks after the
-  // first have ".rankN" before the file's ending, as "run.rank1.json": no rank replaces another's file.
+  // Returns the path with "%p" (the process), "%r" (its rank on the node) and "%h" (the host's name)
+  // replaced. If there is neither %p nor %r, ranks after the first have ".rankN" before the file's ending, as
+  // in "run.rank1.json", so no rank replaces another's file.
   static std::string Expand(const std::string& pattern, int local_rank);
-  // The path with "%h" alone replaced.
+  // Returns the path with "%h" alone replaced.
   static std::string WithHost(const std::string& pattern);
-  // The path of one device's file: that of the first, of the devices in order, is `path` itself.
+  // Returns the path of one device's file. The first of the devices, in order, has `path` itself.
   static std::string OfDevice(const std::string& path, int device, bool first);
 
  private:
   const std::string setting_;
   const std::string path_;
   const Readers readers_;
-  bool failed_ = false;  // and was reported
+  bool failed_ = false;  // failed, and was reported
 };
 
 }  // namespace spillway::integration

@@ -13,7 +13,7 @@ Function Find(const char* name) {
 }  // namespace
 
 PythonLock::PythonLock() {
-  // Before Python has begun PyGILState_Check says yes.
+  // PyGILState_Check returns 1 before Python has begun.
   const auto begun = Find<int (*)()>("Py_IsInitialized");
   const auto has_lock = Find<int (*)()>("PyGILState_Check");
   const auto let_go = Find<void* (*)()>("PyEval_SaveThread");

@@ -1,6 +1,6 @@
-// PythonLock: lets go of Python's lock (the GIL) while a thread of the job waits for long inside a launch, so
-// that the process's other Python threads go on. Python is looked up in the process; without one, or on a
-// thread that does not have the lock, nothing is done. Any thread; a handle belongs to one.
+// PythonLock releases Python's lock (the GIL) while a thread of the job waits for long inside a launch, so
+// that the process's other Python threads go on. Python is looked up in the process. If there is none, or the
+// thread does not have the lock, nothing is done. Any thread may create one; an object belongs to its thread.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_PYTHON_LOCK_H_
 #define SPILLWAY_INTEGRATION_ENGINE_PYTHON_LOCK_H_
@@ -9,9 +9,9 @@ namespace spillway::integration {
 
 class PythonLock {
  public:
-  // Lets go of the lock if this thread has it.
+  // Releases the lock if this thread has it.
   PythonLock();
-  // Takes it again; waits for it.
+  // Takes the lock again; waits for it.
   ~PythonLock();
   PythonLock(const PythonLock&) = delete;
   PythonLock& operator=(const PythonLock&) = delete;

@@ -14,7 +14,7 @@ constexpr std::string_view kSecrets[] = {"key",    "apikey",     "token",      "
                                          "secret", "secrets",    "passwd",     "password",
                                          "pwd",    "passphrase", "credential", "credentials"};
 
-// The last word of "--api-key", "API_KEY" or "apiKey", in small letters.
+// Returns the last word of "--api-key", "API_KEY" or "apiKey", in small letters.
 std::string LastWord(std::string_view name) {
   std::string word;
   for (size_t i = name.size(); i-- > 0;) {

@@ -55,7 +55,7 @@ void Reporter::Loop() {
   // A job that is killed early leaves files, too.
   Time next = std::chrono::steady_clock::now() + std::min(options_.first, options_.every);
   while (!stop_.load()) {
-    if (options_.waits != nullptr) options_.waits->Look();  // first: a wait may delay the rest
+    if (options_.waits != nullptr) options_.waits->Look();  // first, since a wait may delay the rest
     const Figures figures = Collect();
     if (options_.after_look) options_.after_look(figures);
     if (options_.status == StatusLine::kSignal && TakeRequest(SignalRequest::kStatus))
@@ -82,7 +82,7 @@ void Reporter::WaitAndLookOften(Time time) {
   }
 }
 
-// True when the descriptor was written to, which ends the wait. Visitors do not.
+// Returns true if the wake descriptor was written to, which ends the wait. Visitors do not end it.
 bool Reporter::WaitUntil(Time time) {
   do {
     if (WaitOnce(time)) return true;
@@ -90,7 +90,7 @@ bool Reporter::WaitUntil(Time time) {
   return false;
 }
 
-// Without a descriptor (none was left) the end may come a little late.
+// The end may come a little late without a wake descriptor (none was left).
 bool Reporter::WaitOnce(Time time) {
   const auto left =
       std::chrono::duration_cast<std::chrono::milliseconds>(time - std::chrono::steady_clock::now());
@@ -103,8 +103,8 @@ bool Reporter::WaitOnce(Time time) {
   return wake_ >= 0 && ::read(wake_, &count, sizeof(count)) > 0;
 }
 
-// At the end of the process the job has done something else for a while: what is known of its iterations
-// stays.
+// The job has done something else for a while at the end of the process, so the figures of its iterations
+// stay as they were.
 Figures Reporter::Collect(bool ended) {
   Figures figures = collect_();
   os::MutexLock lock(&mu_);
@@ -149,7 +149,7 @@ void Reporter::Finish(Time deadline) {
         "answer. "
         "Files that were not reached are those of up to 10 s before");
   }
-  // The descriptor stays open: a signal handler may be about to write to it.
+  // The descriptor stays open, since a signal handler may be about to write to it.
 }
 
 void Reporter::ReportTheEnd() {

@@ -1,8 +1,8 @@
-// Reporter: reports to the user. It writes the metrics file after 1 s, every 10 s and at the end, a status
+// Reporter reports to the user. It writes the metrics file after 1 s, every 10 s and at the end, a status
 // line when SIGUSR1 asks for one, lines about waits that take long, and the summary at the end. It looks at
-// the figures every second, to know what an iteration takes. It collects figures through a function and owns
-// none. JobReports makes it with the first device. Where its thread cannot be started, or a file cannot be
-// written, one line says so. (The line when spilling starts comes from the allocator.)
+// the figures every second, to measure iterations. It collects figures through a function and owns none.
+// JobReports creates it with the first device. If its thread cannot be started, or a file cannot be written,
+// one line reports it. (The line when spilling starts comes from the allocator.)
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_REPORTER_H_
 #define SPILLWAY_INTEGRATION_ENGINE_REPORTER_H_
@@ -25,11 +25,11 @@
 
 namespace spillway::integration {
 
-// Iterations per second, from figures that come now and then. The rate is that of the last second at least,
-// and of the time between two looks at most.
+// Iterations per second, from figures that come now and then. The rate covers the time since the previous
+// look, or the last one to two seconds if looks come more often than once a second.
 class IterationRate {
  public:
-  // 0 when no iteration is known or no second has passed.
+  // Returns 0 if no iteration is known or no second has passed.
   double Update(const Figures& figures);
 
  private:
@@ -46,40 +46,42 @@ class Reporter {
   struct Options {
     std::string metrics_file;  // empty: none; "%p" becomes the process number and "%r" the rank
     int local_rank = 0;
-    // With these two the handler of the signal has been installed (request_signals.h).
+    // If one of these two is set, the signal's handler has been installed (request_signals.h).
     StatusLine status = StatusLine::kOff;
-    std::function<void()> on_pause_signal = nullptr;  // null: SIGUSR2 is none of ours
+    std::function<void()> on_pause_signal = nullptr;  // null: SIGUSR2 is not ours
     std::chrono::milliseconds first{1'000};           // before the metrics file is written for the first time
     std::chrono::milliseconds every{10'000};          // between two writings of it
     std::chrono::milliseconds look{1'000};            // between two looks at the figures
     AdviceFacts advice = {};                          // for the last line
     os::WaitList* waits = nullptr;                    // its lines are written when they are due; null: none
-    // Called on the reporter's thread after each look. Empty: nothing is.
+    // Called on the reporter's thread after each look. May be empty.
     std::function<void(const Figures& figures)> after_look = nullptr;
-    // Called on the reporter's thread: as often as this says, and after each writing of the metrics (`ended`:
-    // the last one). Empty: nothing is. The time at the end is limited: whoever writes most is the last.
+    // `look_often` is called on the reporter's thread at intervals of `often`; `writers` after each writing
+    // of the metrics (`ended`: the last one). Both may be empty. The time at the end is limited, so the
+    // writer that writes most comes last.
     std::chrono::milliseconds often{50};
     std::function<void()> look_often = nullptr;
     std::vector<std::function<void(const Figures& figures, bool ended)>> writers = {};
-    // Beside its other work: called when the descriptor is readable. -1: there is none.
+    // `serve` is called on the reporter's thread when the descriptor `visitors` is readable. -1: there is
+    // none.
     int visitors = -1;
     std::function<void(Reporter* reporter)> serve = nullptr;
-    std::chrono::milliseconds least_finish{350};  // that Finish waits, whatever its deadline
+    std::chrono::milliseconds least_finish{350};  // time that Finish waits, whatever its deadline
   };
-  // Starts its thread. `collect` is called on the reporter's thread and in Finish.
+  // Starts the thread. `collect` is called on the reporter's thread and in Finish.
   Reporter(const Options& options, std::function<Figures()> collect);
   ~Reporter();
 
   using Time = std::chrono::steady_clock::time_point;
   // Makes the thread print the summary, write its files for the last time, and end. Waits until `deadline`,
   // and for least_finish in any case: a file may lie on a drive that does not answer. A thread that is late
-  // is left to itself, with a line, and this object must then live as long as the process. A second call does
+  // is left to itself, with a line, and this object must live as long as the process then. A second call does
   // nothing.
   void Finish(Time deadline = {});
-  // In a forked child: closes the descriptor and writes nothing any more.
+  // Called in a forked child: closes the descriptor and writes nothing any more.
   void AbandonAfterFork();
 
-  // Figures as they are reported, with the rate of iterations. Any thread.
+  // Returns the figures as they are reported, with the rate of iterations. Thread-safe.
   Figures Collect() { return Collect(/*ended=*/false); }
 
  private:
@@ -93,7 +95,7 @@ class Reporter {
 
   const Options options_;
   const std::function<Figures()> collect_;
-  OutputFile metrics_;             // the reporter's thread
+  OutputFile metrics_;             // used by the reporter's thread
   int wake_ = -1;                  // eventfd: a status line is wanted, or the end has come
   std::atomic<bool> stop_{false};  // stored before wake_ is written, read after it was
 

@@ -9,7 +9,7 @@
 namespace spillway::integration {
 namespace {
 
-// A signal handler can reach nothing but globals. All are lock-free, so the handler may use them.
+// A signal handler can reach only globals. All of these are lock-free, so the handler may use them.
 std::atomic<bool> g_requested[2];  // stored by the handler, taken by TakeRequest
 std::atomic<int> g_wake{-1};       // stored by SetRequestWake, read by the handler
 std::atomic<uint64_t> g_signals{0};

@@ -21,20 +21,21 @@ using allocator::ResidencyStats;
 
 constexpr double kEverySeconds = 0.05;
 constexpr size_t kMostIntervals = 4096;
-constexpr int64_t kTimeBetweenLooks = 100;  // times what the look took
+constexpr int64_t kTimeBetweenLooks = 100;  // in units of the time that the look took
 constexpr int64_t kLongestBetweenLooks = 1'000'000'000;
 constexpr double kBetweenLargest = 0.25;  // seconds
 constexpr double kBetweenPower = 1;
-// Seconds between two questions for the iteration while none is known; then whenever the run is twice as old.
+// Seconds between two questions for the iteration while none is known. After that it is asked for whenever
+// the run is twice as old.
 constexpr double kBetweenQuestions = 1;
-constexpr size_t kMostNamed = 20;        // blocks, kernels
-constexpr size_t kMostConsidered = 500;  // blocks of which those that moved most are named
+constexpr size_t kMostNamed = 20;        // blocks and kernels
+constexpr size_t kMostConsidered = 500;  // blocks among which those that moved most are chosen
 
 size_t TransferFigures(const RunFacts& facts) {
   return static_cast<size_t>(TransferFigure::kDirectories) + 2 * facts.directories.size();
 }
 
-// Kernels of one name may have several tags.
+// Kernels with one name may have several tags.
 void AddReaching(const MotionLog::LaunchSums& sums, const std::string& name, ReachingKernel* kernel) {
   kernel->name = name;
   kernel->launches += sums.reaching;
@@ -58,11 +59,11 @@ struct RunReport::Device {
   MotionLog motion;
   IterationLog iterations;
 
-  // The reporter's thread.
+  // Used by the reporter's thread.
   TimeSeries memory;
   TimeSeries transfers;
   std::vector<uint64_t> transferred;  // up to the last look
-  uint64_t highest_live = 0;          // when `largest` was looked at
+  uint64_t highest_live = 0;          // when `largest` was taken
   double largest_at = -kBetweenLargest;
   std::vector<ReportedBlock> largest;
   PowerMeter power;
@@ -129,7 +130,8 @@ void RunReport::Look() {
     if (device == nullptr) continue;
     if (const auto look = source_->Look(device->facts.device)) NoteLook(device, *look, Seconds(now));
   }
-  // Power is looked at once a second in any case, and the first time, when NVML is opened, takes long.
+  // Looks at power come once a second in any case. The first one, when NVML is opened, takes long, so it is
+  // not part of the measured time.
   const int64_t took = clock_->NowNanos() - now;
   next_look_ = now + std::min(kTimeBetweenLooks * took, kLongestBetweenLooks);
   for (const auto& entry : devices_) {
@@ -190,7 +192,7 @@ void RunReport::NoteLargest(Device* device, uint64_t live_bytes, double seconds)
 
 // ---- Writing.
 
-// What a run that is killed later leaves of its iteration. At the end there is a better one.
+// Records the iteration for a run that is killed later. There is a better one at the end.
 void RunReport::TakeIteration(Device* device) {
   const int ordinal = device->facts.device;
   std::shared_ptr<const Predictor::Followed> last = source_->LastIteration(ordinal);
@@ -199,7 +201,8 @@ void RunReport::TakeIteration(Device* device) {
   SetIterations({{ordinal, *last}}, [this](uint64_t tag) { return source_->KernelOf(tag); });
 }
 
-// The first device that was added, of those that are in service: one that could not be started has no file.
+// Chooses the device whose file is at the path itself: the first that was added, among those in service. A
+// device that could not be started has no file.
 void RunReport::ChooseFirst(const Figures& figures) {
   if (first_ != nullptr) return;
   for (const DeviceFigures& entry : figures.devices) {
@@ -244,7 +247,8 @@ RunData RunReport::DataOf(const Device& device, const Figures& figures, bool end
   return data;
 }
 
-// Of the blocks that were live when the most was, those that moved most; where nothing moved, the largest.
+// Returns the blocks that moved most among those that were live when the most bytes were; the largest if
+// nothing moved.
 std::vector<ReportedBlock> RunReport::CostliestBlocks(const Device& device) const {
   std::vector<ReportedBlock> blocks = device.largest;
   for (ReportedBlock& block : blocks) block.sums = device.motion.SumsOf(block.block);
@@ -255,7 +259,8 @@ std::vector<ReportedBlock> RunReport::CostliestBlocks(const Device& device) cons
   return blocks;
 }
 
-// The kernels of the iteration, and those that were stalled, the costliest first; those that reached host memory.
+// Adds the kernels of the iteration and those that were stalled, the costliest first, and those that reached
+// host memory.
 void RunReport::AddKernels(const Device& device, RunData* data) const {
   std::map<std::string, ReportedKernel> kernels;
   {

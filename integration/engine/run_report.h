@@ -1,7 +1,7 @@
-// RunReport: SPILLWAY_REPORT. It has the recorders of each device, looks at the figures 20 times a second, and
-// writes each device's file whenever the reporter writes: after the first second, every 10 s and at the end.
-// JobReports makes it, where the setting asks for it, and gives its recorders to the devices; the reporter's
-// thread looks and writes. A file that cannot be written costs one line; nothing else fails.
+// RunReport: SPILLWAY_REPORT. It has the recorders of each device, looks at the figures 20 times a second,
+// and writes each device's file whenever the reporter writes: after the first second, every 10 s and at the
+// end. JobReports creates it if the setting asks for it, and gives its recorders to the devices; the
+// reporter's thread looks and writes. A file that cannot be written costs one line; nothing else fails.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_RUN_REPORT_H_
 #define SPILLWAY_INTEGRATION_ENGINE_RUN_REPORT_H_
@@ -28,7 +28,7 @@
 
 namespace spillway::integration {
 
-// Where a report's figures come from. JobReports implements it. Called on the reporter's thread.
+// The source of a report's figures, which JobReports implements. Called on the reporter's thread.
 class RunSource {
  public:
   virtual ~RunSource() = default;
@@ -37,15 +37,16 @@ class RunSource {
     uint64_t iteration_launches = 0;  // of the iteration that repeats now; 0: none is known
     uint64_t departures = 0;
   };
-  // None: the device is not in service yet.
+  // Returns none if the device is not in service yet.
   virtual std::optional<DeviceLook> Look(int device) const = 0;
   virtual std::vector<allocator::LargeBlock> LargestBlocks(int device, size_t most) const = 0;
   virtual std::vector<io::DirectoryStats> Directories() const = 0;
   virtual std::vector<ReportedPause> Pauses() const = 0;
-  // Has what is known of the device's iteration by now made, soon; the last that was made, null: none was.
+  // The first asks for a record of the device's iteration as far as it is known by now, to be made soon. The
+  // second returns the last that was made; null if none was.
   virtual void AskForIteration(int device) const = 0;
   virtual std::shared_ptr<const Predictor::Followed> LastIteration(int device) const = 0;
-  // The kernel or call of a launch, by its index or its tag; empty: not known.
+  // Return the kernel or call of a launch, by its index or its tag; empty: not known.
   virtual std::string NameOfLaunch(int device, policy::LaunchIndex index) const = 0;
   virtual std::string KernelOf(uint64_t tag) const = 0;
 };
@@ -57,15 +58,15 @@ class RunReport {
             const os::Clock* clock = os::Clock::System());
   ~RunReport();
 
-  // Before the device's residency is made, which is to be given what this returns. Once for each device.
+  // Called once for each device, before its residency is created, which takes the observer that this returns.
   allocator::MotionObserver* AddDevice(const ReportedDevice& facts);
-  // The job marks the end of an iteration. Any thread.
+  // Records that the job has ended an iteration. Thread-safe.
   void MarkIteration();
-  // What has become known of the devices' iterations, in the place of what was known before. Any thread: the
-  // reporter's while the job runs, that of the exit handler at the end.
+  // Replaces what is known of the devices' iterations. Thread-safe: the reporter's thread calls it while the
+  // job runs, that of the exit handler at the end.
   void SetIterations(const std::vector<DeviceIteration>& iterations, const NameOfLaunch& name);
 
-  // ---- The reporter's thread.
+  // ---- For the reporter's thread.
 
   // Looks at the figures, unless looks would take more than 1 % of the time; once a second all the same.
   void Look();
@@ -93,10 +94,10 @@ class RunReport {
   const os::Clock* const clock_;
   std::array<std::unique_ptr<Device>, allocator::kMaxDevices> owned_;  // written once, released by devices_
   std::array<std::atomic<Device*>, allocator::kMaxDevices> devices_{};
-  std::atomic<int> added_{0};  // devices
+  std::atomic<int> added_{0};  // the number of devices
 
-  // The reporter's thread.
-  const Device* first_ = nullptr;  // whose file is at path_; null: none was written
+  // Used by the reporter's thread.
+  const Device* first_ = nullptr;  // the device whose file is at path_; null: none was written
   int64_t next_look_ = 0;
 };
 

@@ -24,10 +24,10 @@
 namespace spillway::integration {
 namespace {
 
-// Release by Set, acquire by Get.
+// Released by Set, acquired by Get.
 std::atomic<Runtime*> g_runtime{nullptr};
 
-// Of the 2 s that an exit handler has. The host tier takes 0.2 s at most, the reporter what is left.
+// Parts of the 2 s that an exit handler has. The host tier takes 0.2 s at most, the reporter what is left.
 constexpr auto kLockWait = std::chrono::milliseconds(100);
 constexpr auto kDevicesEnd = std::chrono::milliseconds(900);
 constexpr auto kDiskEnd = std::chrono::milliseconds(1000);
@@ -84,7 +84,7 @@ absl::StatusOr<allocator::Residency*> Runtime::Device(int device) {
   if (!failure.ok()) return failure;
   auto residency = StartDeviceLocked(device);
   if (residency.ok()) return residency;
-  // Where the user's own setting does not work, the job must not go on without it.
+  // A job must not go on without the user's own setting if that does not work.
   const std::string reason(residency.status().message());
   failure = absl::StartsWith(reason, "SPILLWAY_") ? residency.status()
                                                   : NotServedOn(device, reason, IfNot(settings_));
@@ -126,13 +126,13 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   }
   AttachDevice(&hook_context_, device, served->residency.get(), context);
   devices_.Publish(device);
-  // Evictions may have ended meanwhile, by a thread that did not see this device yet.
+  // A thread that did not see this device yet may have ended evictions meanwhile.
   if (evictions_.ended()) served->residency->StopEvicting().IgnoreError();
   reports_.ReportServing(*served, options);
   return served->residency.get();
 }
 
-// The device's primary context, which is never released: blocks live as long as the process.
+// Opens the device's primary context, which is never released: blocks live as long as the process.
 absl::StatusOr<CUcontext> Runtime::OpenDevice(int device) const {
   CUdevice handle = 0;
   CUcontext context = nullptr;
@@ -146,7 +146,7 @@ absl::StatusOr<CUcontext> Runtime::OpenDevice(int device) const {
   return context;
 }
 
-// Makes what all devices share, at the first device.
+// Creates the parts that all devices share, at the first device.
 absl::Status Runtime::StartSharedLocked(int device, CUcontext context) {
   if (started_) return absl::OkStatus();
   SPILLWAY_ASSIGN_OR_RETURN(const uint64_t device_bytes, DeviceBytes(device));
@@ -199,7 +199,7 @@ absl::StatusOr<Runtime::DeviceMemory> Runtime::MemoryOf(int device, CUcontext co
   return DeviceMemory{{wanted, 0}, total};
 }
 
-// What the device's residency works with, except its observers.
+// Returns the parts that the device's residency works with, except its observers.
 allocator::ResidencyParts Runtime::PartsOf(CUcontext context) {
   allocator::ResidencyParts parts;
   parts.driver = driver_.get();
@@ -222,9 +222,10 @@ allocator::ResidencyParts Runtime::PartsOf(CUcontext context) {
   return parts;
 }
 
-// Records the device's launches and has plans made; null where nothing asks for that.
+// Creates the predictor, which records the device's launches and has plans made; null if nothing asks for
+// that.
 std::unique_ptr<Predictor> Runtime::MakePredictor(int device, CUcontext context, bool evict) {
-  // An audit knows no plan: what is fetched ahead would be mapped under launches that do not name it.
+  // An audit has no plan: blocks that are fetched ahead would be mapped under launches that do not name them.
   const bool plan = settings_.policy == PolicyKind::kPlan && evict && !settings_.audit;
   const bool trace = !settings_.trace.empty() || !settings_.report.empty();
   const bool forecast = settings_.policy == PolicyKind::kLru && evict && !settings_.audit;
@@ -329,14 +330,14 @@ void Runtime::SwitchEvictionOff(const char* reason) {
   if (runtime != nullptr && !runtime->evictions_.ended()) runtime->evictions_.End(reason).IgnoreError();
 }
 
-// Inside a hooked call nothing is done: bringing everything back would wait for the launch that this thread
-// is in. The function's stub asks again at its next call.
+// Does nothing inside a hooked call: bringing everything back would wait for the launch that this thread is
+// in. The function's stub asks again at its next call.
 void Runtime::OnUnwrapped(const char* name, int) {
   if (!InsideHookedCall()) SwitchEvictionOff(name);
 }
 
-// A function that no table of ours has may do anything with any address. So all blocks are there for its
-// first call, and stay from then on. Before the first block there is no address that it could use.
+// A function that no table of ours has may do anything with any address, so all blocks are there for its
+// first call, and stay from then on. There is no address that it could use before the first block.
 int Runtime::OnNewerCall(const char* name) {
   Runtime* const runtime = Get();
   if (runtime == nullptr || runtime->dead_.load() || !runtime->devices_.any()) return SPILLWAY_NEWER_CALL;
@@ -347,7 +348,7 @@ int Runtime::OnNewerCall(const char* name) {
 
 // ---- Ending.
 
-// False when another thread does not get on with what it starts, under the lock.
+// Returns false if another thread does not finish what it starts, under the lock.
 bool Runtime::LockForEnd() {
   const auto deadline = std::chrono::steady_clock::now() + kLockWait;
   while (!mu_.TryLock()) {
@@ -384,8 +385,9 @@ void Runtime::Shutdown() {
 void Runtime::AbandonAfterFork() {
   dead_.store(true);
   PublishHookContext(nullptr);
-  // No lock: another thread of the parent may have held it. What was being built at the fork is not
-  // reached, and its descriptors live in this child until it ends (docs/limits.md); so do the other copies.
+  // No lock is taken, since another thread of the parent may have held it. Objects that were being built at
+  // the fork are not reached, and their descriptors live in this child until it ends (docs/limits.md); so do
+  // the other copies.
   devices_.ForEach([](const ServedDevice& served) { served.residency->AbandonAfterFork(); });
   sharing_.AbandonAfterFork();
   pause_.AbandonAfterFork();

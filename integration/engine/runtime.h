@@ -1,9 +1,9 @@
-// Runtime: builds the engine's objects, and takes them out of service at exit and in forked children.
-// engine.cc creates it at the first cuInit; the hooks are installed then. The rest is made when the first
-// block is asked for: what devices share (Tiers), the reports of the job (JobReports), and a residency and a
-// predictor for each device (Devices). The C ABI finds everything through its one instance, on any thread.
-// Create fails where the driver lacks what is needed. A device that cannot be served is answered with the
-// reason, each time again.
+// Runtime builds the engine's objects, and takes them out of service at exit and in forked children.
+// engine.cc creates it at the first cuInit; the hooks are installed then. The rest is created when the first
+// block is asked for: the parts that devices share (Tiers), the reports of the job (JobReports), and a
+// residency and a predictor for each device (Devices). The C ABI finds everything through its one instance,
+// on any thread. Create fails if the driver lacks what is needed. A request for a device that cannot be
+// served returns the reason, each time again.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_RUNTIME_H_
 #define SPILLWAY_INTEGRATION_ENGINE_RUNTIME_H_
@@ -42,59 +42,60 @@ namespace spillway::integration {
 class Runtime {
  public:
   // Resolves the driver's entry points and installs the hooks, which let everything pass until there is a
-  // block. Takes no device memory, starts no thread. Fails when the driver lacks what is needed.
+  // block. Takes no device memory, starts no thread. Fails if the driver lacks what is needed.
   static absl::StatusOr<std::unique_ptr<Runtime>> Create(const spillway_shim* shim, Settings settings,
                                                          DenyList deny_list);
 
-  // The instance that the C ABI and the exit handler use; null before the engine is open. Never destroyed.
+  // Get returns the instance that the C ABI and the exit handler use; null before the engine is open. It is
+  // never destroyed.
   static Runtime* Get();
   static void Set(Runtime* runtime);
 
-  // The device's residency, made at the first call. kInvalidArgument when a setting of the user does not
-  // work. kFailedPrecondition when the caller must do without us: exit or fork has begun, the device is
-  // beyond allocator::kMaxDevices, or the device or the driver lacks something. A failure is kept and
-  // returned again. Any thread; no lock once the device is there.
+  // Returns the device's residency, which the first call creates. kInvalidArgument: a setting of the user
+  // does not work. kFailedPrecondition: the caller must do without us, since exit or fork has begun, the
+  // device is beyond allocator::kMaxDevices, or the device or the driver lacks something. A failure is kept
+  // and returned again. Thread-safe; takes no lock once the device is there.
   absl::StatusOr<allocator::Residency*> Device(int device);
 
-  // The device's residency if it has one and the engine is alive. Any thread, no lock.
+  // Returns the device's residency if it has one and the engine is alive. Thread-safe; takes no lock.
   allocator::Residency* Existing(int device) const;
-  // The residency of the device whose address space holds `address`; null when none has it.
+  // Returns the residency of the device whose address space contains `address`; null if there is none.
   allocator::Residency* Owner(const void* address) const;
-  // Whether `address` lies in the address space of a device, whether or not a block is there.
+  // Returns whether `address` lies in the address space of a device, whether or not a block is there.
   bool Owns(const void* address) const { return tiers_.DeviceOf(address) >= 0; }
 
-  // EvictionSwitch::Followable: an error, and no block may be handed out.
+  // EvictionSwitch::Followable: after an error, no block may be handed out.
   absl::Status Followable() const { return evictions_.Followable(); }
-  // A refused allocation with the words of what lies behind it: what ended evictions, and which blocks are
-  // large. Any thread.
+  // Returns a refused allocation with its causes: what ended evictions, and which blocks are large.
+  // Thread-safe.
   absl::Status Explain(int device, const absl::Status& refused) const;
-  // The application's own limit on the device's budget, in bytes, from now on or from its first block on; UINT64_MAX:
-  // none. kFailedPrecondition as for Device. Any thread; waits while a device starts.
+  // Sets the application's own limit on the device's budget, in bytes, from now on or from its first block
+  // on; UINT64_MAX: none. kFailedPrecondition as for Device. Thread-safe; waits while a device starts.
   absl::Status SetCap(int device, uint64_t bytes);
-  // The same by a user's words: a size as SPILLWAY_GPU_MEMORY takes it, or "none". Refused, and nothing
-  // changes: kInvalidArgument for other words and for more than the device had for the job,
-  // kResourceExhausted where blocks must stay that need more. Blocks are still leaving when it returns.
+  // Sets a limit from a user's text: a size as SPILLWAY_GPU_MEMORY takes it, or "none". After an error
+  // nothing changes: kInvalidArgument for other texts and for more than the device had for the job,
+  // kResourceExhausted if blocks that must stay need more. Blocks are still leaving when it returns.
   absl::Status SetGpuMemory(int device, const std::string& size);
-  // Pauses and resumes the job, on all devices in service.
+  // Returns the object that pauses and resumes the job, on all devices in service.
   JobPause* pause() { return &pause_; }
-  // Bytes of the device's memory, used or not. Asks the driver, which must have been initialised.
+  // Returns the bytes of the device's memory, used or not. Asks the driver, which must have been initialized.
   absl::StatusOr<uint64_t> DeviceBytes(int device) const;
 
-  // Whose allocator is installed: "PyTorch 2.11", for the line at the first block. The first name counts. Any
-  // thread; no lock.
+  // Records whose allocator is installed: "PyTorch 2.11", for the line at the first block. The first name
+  // counts. Thread-safe; takes no lock.
   void NoteFramework(const std::string& name) { reports_.NoteFramework(name); }
-  // The job's iteration ends here, on every device. Any thread.
+  // Records that the job has ended an iteration, on every device. Thread-safe.
   void MarkIteration() const;
-  // The figures of this moment, as they are reported; empty before the first block. Any thread.
+  // Returns the figures of this moment, as they are reported; empty before the first block. Thread-safe.
   Figures CurrentFigures() const { return reports_.Collect(); }
   allocator::Refusals* refusals() { return &refusals_; }
   const allocator::Refusals* refusals() const { return &refusals_; }
 
-  // Ends predictors, transfers, threads and reports within 2 s, whatever a driver or a disk does. What does
-  // not end in time is left to itself. Frees do nothing afterwards. Called by the exit handler; a second call
-  // does nothing.
+  // Ends predictors, transfers, threads and reports within 2 s, whatever a driver or a disk does. Anything
+  // that does not end in time is left to itself. Frees do nothing afterwards. Called by the exit handler; a
+  // second call does nothing.
   void Shutdown();
-  // In a forked child, on its only thread: nothing of the parent's is used or released.
+  // Called in a forked child, on its only thread: nothing of the parent's is used or released.
   void AbandonAfterFork();
   bool dead() const { return dead_.load(); }
 
@@ -102,7 +103,7 @@ class Runtime {
   Runtime(const spillway_shim* shim, Settings settings, std::unique_ptr<const allocator::CudaDriver> driver,
           std::string missing_hooks, DenyList deny_list);
 
-  // What a device's memory comes to: what we may use, and all of it.
+  // The memory of a device: the part that we may use, and all of it.
   struct DeviceMemory {
     DeviceBudget budget;
     uint64_t total_bytes = 0;
@@ -117,18 +118,19 @@ class Runtime {
   std::unique_ptr<Predictor> MakePredictor(int device, CUcontext context, bool evict);
   bool LockForEnd() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, mu_);
 
-  // What a hook calls when it meets what it cannot follow. Any thread.
+  // The hooks call this when they meet a call that they cannot follow. Thread-safe.
   static void SwitchEvictionOff(const char* reason);
-  // A wrapped name was given out, or called, in a form that no wrapper knows. Any thread.
+  // Called when a wrapped name was given out, or called, in a form that no wrapper knows. Thread-safe.
   static void OnUnwrapped(const char* name, int version);
-  // The shim's question at a call of a function that no table has: one of SPILLWAY_NEWER_*. Any thread.
+  // Answers the shim's question at a call of a function that no table has: one of SPILLWAY_NEWER_*.
+  // Thread-safe.
   static int OnNewerCall(const char* name);
 
   // Constant after Create.
   const Settings settings_;
   const std::unique_ptr<const allocator::CudaDriver> driver_;
 
-  // Internally synchronised, or constant once the first device has been published.
+  // Internally synchronized, or constant once the first device has been published.
   os::WaitList waits_;  // of the process
   Devices devices_;
   Tiers tiers_;
@@ -137,7 +139,7 @@ class Runtime {
   GpuSharing sharing_;
   JobReports reports_;
   AuditSetup audit_;
-  std::unique_ptr<BlockTrust> trust_;  // SPILLWAY_TRUST=strict, else null
+  std::unique_ptr<BlockTrust> trust_;  // null unless SPILLWAY_TRUST=strict
   allocator::PtxHashCode hash_code_;   // without state
   allocator::Refusals refusals_;
   HookContext hook_context_;

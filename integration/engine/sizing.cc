@@ -12,8 +12,9 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
-// Staging of each direction that lets a drive work without pause: the 16 requests of 512 KiB that it has
-// under way, and a half as much between drive and GPU. Twice that at least, since slots come by blocks.
+// The staging of each direction that lets a drive work without pause: the 16 requests of 512 KiB that it has
+// in progress, and half as much between drive and GPU. There is as much as for two drives at least, since
+// slots come by blocks.
 constexpr uint64_t kBuffersPerDrive = 6;
 
 }  // namespace
@@ -28,7 +29,7 @@ DeviceBudget LimitedBudget(const DeviceBudget& budget, uint64_t most_bytes) {
   return {bytes, std::min(budget.reserve_bytes, most_bytes - bytes)};
 }
 
-// Only what a device had free has a reserve.
+// Only the memory that a device had free has a reserve.
 MemoryParts MemoryPartsOf(const DeviceBudget& budget, uint64_t device_bytes) {
   MemoryParts parts;
   const uint64_t process = std::min(budget.bytes, allocator::DefaultExternalShare(budget.bytes));
@@ -68,8 +69,9 @@ allocator::HostPool::Options HostPoolOptions(uint64_t cap_bytes, size_t drives) 
   options.fault_staging_buffers = 0;
   const uint64_t buffers = cap_bytes / kChunkBytes;
   if (drives > 0) {
-    // More staging keeps more transfers under way, up to what fast drives and the copy engine can use.
-    // Without a host tier all there is goes through it: what keeps the drives busy, whatever the cap says.
+    // More staging keeps more transfers in progress, up to what fast drives and the copy engine can use.
+    // Everything goes through it if there is no host tier: it is then as much as keeps the drives busy,
+    // whatever the cap.
     const uint64_t busy = kBuffersPerDrive * std::max<uint64_t>(2, drives);
     const uint64_t least_out = buffers == 0 ? busy : std::clamp<uint64_t>(buffers / 8, 2, busy);
     const uint64_t least_in = buffers == 0 ? busy : std::clamp<uint64_t>(buffers / 4, 2, busy);

@@ -34,7 +34,7 @@ namespace {
 constexpr auto kSpaceComesBack = std::chrono::seconds(10);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(500);
 
-// A file smaller than this holds nothing.
+// A smaller file has no place for a chunk.
 constexpr uint64_t kLeastSpace = 2 << 20;
 
 bool UsesDisk(const Settings& settings) { return settings.on_full != OnFull::kError && !settings.Observes(); }
@@ -48,8 +48,8 @@ absl::Status Refuse(const SettingSource& source, const char* name, const std::st
   return absl::InvalidArgumentError(NotAccepted(source, name, accepted));
 }
 
-// Where a machine's memory grows its total is no limit. So many times the total cannot be meant there,
-// either.
+// The total is no limit if a machine's memory grows. A size this many times the total cannot be meant even
+// then.
 constexpr uint64_t kMostGrowth = 1024;
 
 absl::Status CheckHostMemory(const Settings& settings, const SettingSource& source, const HostMemory& host,
@@ -93,7 +93,7 @@ absl::Status CheckGpuMemory(const Settings& settings, const SettingSource& sourc
                              largest - device_bytes.begin(), " has, or a share such as 60%"));
 }
 
-// "/nvme0 has 90.00 GiB free of 100.00 GiB, and the reserve is 10.00 TiB".
+// Returns "/nvme0 has 90.00 GiB free of 100.00 GiB, and the reserve is 10.00 TiB".
 std::string SpaceText(const Settings& settings, const DirectoryFacts& directory) {
   return absl::StrCat(directory.path, " has ", os::BytesText(directory.free_bytes), " free of ",
                       os::BytesText(directory.total_bytes), ", and the reserve is ",
@@ -105,7 +105,7 @@ bool LeavesSpace(const Settings& settings, const DirectoryFacts& directory) {
   return directory.free_bytes >= ReserveIn(settings, directory) + kLeastSpace;
 }
 
-// Directories together must give space. One without it costs a line.
+// Checks that the directories together give space. A directory without space costs a line.
 absl::Status CheckSpace(const Settings& settings, const SettingSource& source,
                         const std::vector<DirectoryFacts>& directories, std::vector<std::string>* warnings) {
   bool enough = directories.empty(), may_come = false;
@@ -116,7 +116,7 @@ absl::Status CheckSpace(const Settings& settings, const SettingSource& source,
     }
     const bool comes = directory.total_bytes > ReserveIn(settings, directory);
     may_come |= comes;
-    // What other processes have spilled there comes free when they end.
+    // Bytes that other processes have spilled there come free when they end.
     enough |= comes && !directory.alone;
     warnings->push_back(absl::StrCat("nothing can be spilled to disk there now: ",
                                      SpaceText(settings, directory), " (SPILLWAY_DISK_RESERVE)"));
@@ -132,7 +132,7 @@ absl::Status CheckSpace(const Settings& settings, const SettingSource& source,
   return may_come ? absl::UnavailableError(refused.message()) : refused;
 }
 
-// What is made for trials names spill directories by number.
+// Checks settings for trials, which name spill directories by number.
 absl::Status CheckTrials(const Settings& settings, const SettingSource& source) {
   const auto named = settings.OwnDirectories();
   const size_t directories = named ? named->size() : 1;
@@ -188,7 +188,8 @@ std::string WithoutNumber(const absl::Status& status) {
   return text.substr(0, text.find(" (errno"));
 }
 
-// Why no file can be written at `path`; empty: one can. A file that is renamed to `path` is tried beside it.
+// Returns why no file can be written at `path`; empty: one can. A file that is renamed to `path` is tried
+// beside it.
 std::string WhyNotWritten(const std::string& path) {
   struct stat info = {};
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
@@ -208,7 +209,7 @@ std::string WhyNotRead(const std::string& path) {
   return directory ? absl::StrCat(path, " is a directory") : "";
 }
 
-// Why the lines of a deny list are not accepted; empty: they are.
+// Returns why the lines of a deny list are not accepted; empty: they are.
 std::string WhyNotListed(const std::string& path) {
   std::ifstream file(path);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -226,7 +227,7 @@ void LookAtFiles(const Settings& settings, std::vector<FileProblem>* problems) {
   if (!settings.report.empty()) note("report", kWritten, WhyNotWritten(expand(settings.report)));
   if (!settings.prometheus.empty()) note("prometheus", kWritten, WhyNotWritten(expand(settings.prometheus)));
   if (!settings.trace.empty()) note("trace", kWritten, WhyNotWritten(expand(settings.trace)));
-  // An audit makes the list where there is none yet.
+  // An audit creates the list if there is none yet.
   const std::string& list = settings.denylist;
   if (!list.empty() && settings.audit && ::access(list.c_str(), F_OK) != 0) {
     note("denylist", kWritten, WhyNotWritten(list));

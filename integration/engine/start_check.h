@@ -1,8 +1,8 @@
-// The check at the start: whether what the user has set can work on this machine. The engine asks when it
-// opens, `spillway run` before it starts the command, and spillway.enable() through the C ABI; all say the
-// same words. CheckStart is pure: it compares settings with facts. LookAtMachine finds the facts: it asks the
-// system for sizes, and tries each file and directory that a setting names, which leaves nothing behind. Any
-// thread. What cannot be found out is not held against a setting.
+// The check at the start: whether the user's settings can work on this machine. The engine asks when it
+// opens, `spillway run` before it starts the command, and spillway.enable() through the C ABI; all give the
+// same messages. CheckStart is pure: it compares settings with facts. LookAtMachine finds the facts: it asks
+// the system for sizes, and tries each file and directory that a setting names, which leaves nothing behind.
+// Any thread may call it. A fact that cannot be found does not count against a setting.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_START_CHECK_H_
 #define SPILLWAY_INTEGRATION_ENGINE_START_CHECK_H_
@@ -23,10 +23,10 @@ namespace spillway::integration {
 // A spill directory: one that the settings name for this rank, or the default one.
 struct DirectoryFacts {
   std::string path;
-  std::string problem;       // why no spill file can be made in it; empty: one can
+  std::string problem;       // why no spill file can be created in it; empty: one can
   uint64_t free_bytes = 0;   // of its file system, for this user
   uint64_t total_bytes = 0;  // 0: not known
-  bool alone = true;         // no other process spills to that file system now
+  bool alone = true;         // whether no other process spills to that file system now
 };
 
 // A file that a setting names and that cannot be used as it must be.
@@ -39,30 +39,32 @@ struct MachineFacts {
   HostMemory host;
   std::vector<DirectoryFacts> directories;
   std::vector<FileProblem> files;
-  std::string no_cipher;               // why nothing can be encrypted, where that is wanted; empty: it can
+  std::string no_cipher;               // why encryption, which is wanted, is not possible; empty: it is
   std::vector<uint64_t> device_bytes;  // of each GPU that is visible; empty: not known
 };
 
-// Looks at what `settings` name. Does not ask the driver: device_bytes stays empty. `root`: for tests, as in
-// machine.h.
+// Finds the facts about what `settings` name. Does not ask the driver: device_bytes stays empty. `root`: for
+// tests, as in machine.h.
 MachineFacts LookAtMachine(const Settings& settings, const std::string& root = "");
 
-// Bytes of each visible GPU, for device_bytes; empty where the driver does not answer. After cuInit.
+// Returns the bytes of each visible GPU, for device_bytes; empty if the driver does not answer. Called after
+// cuInit.
 std::vector<uint64_t> BytesOfDevices(const allocator::CudaDriver& driver);
 
-// kInvalidArgument for the first setting that cannot work: one sentence with the name, the value, and what is
-// accepted here. kUnavailable, with the same sentence, where that may change within seconds: space of an
-// ended process comes free late. Appends what does not stop a job to `warnings`.
+// Returns kInvalidArgument for the first setting that cannot work: one sentence with the name, the value, and
+// what is accepted here. Returns kUnavailable, with the same sentence, if that may change within seconds: the
+// space of an ended process comes free late. Appends problems that do not stop a job to `warnings`.
 absl::Status CheckStart(const Settings& settings, const SettingSource& source, const MachineFacts& facts,
                         std::vector<std::string>* warnings);
 
-// The same, looking again for up to 10 s while the answer is kUnavailable. `device_bytes` as above.
+// Like CheckStart, but looks again for up to 10 s while the answer is kUnavailable. `device_bytes`: as in
+// MachineFacts.
 absl::Status CheckStartHere(const Settings& settings, const SettingSource& source,
                             const std::vector<uint64_t>& device_bytes, std::vector<std::string>* warnings);
 
-// Reads and checks settings given by name, and for those that are not there the variables of the environment,
-// then the files of settings. `describe`: what a given setting is called in a message. This is what callers
-// outside the engine use.
+// Reads and checks settings given by name. The other settings are read from the variables of the environment,
+// then from the files of settings. `describe` returns the name of a given setting for a message. Callers
+// outside the engine use this.
 absl::Status CheckGivenSettings(const std::map<std::string, std::string>& given,
                                 const std::function<std::string(const std::string& name)>& describe,
                                 const std::vector<uint64_t>& device_bytes);

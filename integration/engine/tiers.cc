@@ -16,7 +16,7 @@
 namespace spillway::integration {
 namespace {
 
-// Address space for spilled bytes where it is not known how much the disk will hold.
+// The address space for spilled bytes if it is not known how much the disk will hold.
 constexpr uint64_t kDefaultSpillCapacity = uint64_t{1} << 40;
 
 io::SpillStoreOptions StoreOptions(const Settings& settings, const std::vector<DirectoryEntry>& directories) {
@@ -56,13 +56,13 @@ absl::Status Tiers::StartHost(CUcontext context) {
   host_cap_bytes_ = sharing.share_bytes;
   pool.waits = waits_;
   if (pool.storage_bytes > 0) pool.reach = FindReach(context);
-  // Where it fails, the share ends: the others would leave a part to this process.
+  // If this fails, the share ends: the others would leave a part to this process otherwise.
   SPILLWAY_ASSIGN_OR_RETURN(host_, allocator::HostPool::Create(driver_, context, pool));
   host_share_ = std::move(sharing.share);
   return absl::OkStatus();
 }
 
-// The devices whose kernels reach host memory, where that works here; else none.
+// Returns the devices whose kernels reach host memory, if that works here; otherwise none.
 allocator::HostReach Tiers::FindReach(CUcontext context) const {
   if (settings_.reach == ReachHost::kOff || settings_.Observes() || settings_.audit) return {};
   const auto ask = [&]() -> absl::StatusOr<allocator::HostReach> {
@@ -120,7 +120,8 @@ void Tiers::MakeWriteBudget(const WriteLimit& limit) {
   const std::string path = WriteRecordPath();
   writes_ = std::make_unique<io::WriteBudget>(
       io::WriteBudget::Options{.bytes = limit.bytes, .interval = limit.interval, .path = path});
-  // The others' first: a promise may come before the reporter's first look. It says what is wrong.
+  // Counts what the others have written, since a promise may come before the reporter's first look, which
+  // reports any error.
   writes_->Record().IgnoreError();
   if (path.empty())
     os::ReportLine(

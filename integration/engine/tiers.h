@@ -1,8 +1,8 @@
-// Tiers: what all devices of the process share: addresses for blocks, pinned host memory, spill files, and
-// how much of the last two may be promised. Runtime starts it with the first device, holding its lock; from
-// then on its parts stay what they are, and any thread may use them. A directory that the user named and that
-// cannot be had fails the start with words that begin with the setting; where none was named there is a
-// warning and no disk. What the driver refuses fails it with the driver's error.
+// Tiers: the parts that all devices of the process share: addresses for blocks, pinned host memory, spill
+// files, and the account of how much of the last two may be promised. Runtime starts it with the first
+// device, holding its lock; its parts are fixed after that, and any thread may use them. A directory that the
+// user named and that cannot be used fails the start with a message that begins with the setting. If none was
+// named, there is a warning and no disk. An error of the driver fails the start as it is.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_TIERS_H_
 #define SPILLWAY_INTEGRATION_ENGINE_TIERS_H_
@@ -33,9 +33,9 @@ class Tiers {
   Tiers(const Settings* settings, const allocator::CudaDriver* driver, os::WaitList* waits)
       : settings_(*settings), driver_(driver), waits_(waits) {}
 
-  // Makes what is not there yet: what a failed start has made serves the next. `device_bytes`: memory of the
-  // device that starts, by which the address space is sized. `context`: the one in which host memory is
-  // pinned. One thread at a time.
+  // Creates the parts that do not exist yet: those of a failed start serve the next. `device_bytes`: memory
+  // of the device that starts, by which the address space is sized. `context`: the one in which host memory
+  // is pinned. One thread at a time.
   absl::Status Start(CUcontext context, uint64_t device_bytes);
 
   // ---- After Start.
@@ -43,14 +43,14 @@ class Tiers {
   allocator::AddressMap* addresses() const { return addresses_.get(); }
   allocator::HostPool* host() const { return host_.get(); }
   io::SpillStore* disk() const { return disk_.get(); }       // null: there is no disk tier
-  io::WriteBudget* writes() const { return writes_.get(); }  // null: nothing bounds them
+  io::WriteBudget* writes() const { return writes_.get(); }  // null: no budget bounds them
   allocator::SharedCapacity* capacity() const { return capacity_.get(); }
   uint64_t host_cap_bytes() const { return host_cap_bytes_; }                 // staging included
   const std::vector<std::string>& disk_paths() const { return disk_paths_; }  // as the user or we named them
 
-  // ---- At any time, on any thread.
+  // ---- At any time; thread-safe.
 
-  // The device in whose address space `address` lies, whether or not a block is there; -1: it is none of
+  // Returns the device in whose address space `address` lies, whether or not a block is there; -1: not one of
   // ours.
   int DeviceOf(const void* address) const;
 
@@ -59,7 +59,7 @@ class Tiers {
   // Ends the disk's transfers within `disk_limit` and host memory within 0.2 s, whatever a driver or a disk
   // does.
   void Shutdown(std::chrono::milliseconds disk_limit);
-  // In a forked child, on its only thread: closes what the child must not share with its parent.
+  // Called in a forked child, on its only thread: closes what the child must not share with its parent.
   void AbandonAfterFork();
 
  private:
@@ -75,13 +75,13 @@ class Tiers {
   std::vector<std::string> disk_paths_;
   std::unique_ptr<io::WriteBudget> writes_;
   std::unique_ptr<io::SpillStore> disk_;
-  std::unique_ptr<io::NodeShare> host_share_;  // used by host_ alone, but for its end in a forked child
+  std::unique_ptr<io::NodeShare> host_share_;  // used by host_ alone, except for its end in a forked child
   std::unique_ptr<allocator::HostPool> host_;
   uint64_t host_cap_bytes_ = 0;
   std::unique_ptr<allocator::SharedCapacity> capacity_;  // of all devices together
   std::unique_ptr<allocator::AddressMap> addresses_;
   std::atomic<const allocator::AddressMap*> addresses_ready_{
-      nullptr};  // release by Start, acquire by DeviceOf
+      nullptr};  // released by Start, acquired by DeviceOf
 };
 
 }  // namespace spillway::integration

@@ -1,5 +1,5 @@
-// What the text of PyTorch's version says. The engine's library for PyTorch and the doctor ask. Header only:
-// that library is linked to nothing of ours. Pure.
+// Reads the text of PyTorch's version. The engine's library for PyTorch and the doctor ask. Header only,
+// since that library is linked to nothing of ours. Pure; cannot fail; thread-safe.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_TORCH_RELEASE_H_
 #define SPILLWAY_INTEGRATION_ENGINE_TORCH_RELEASE_H_
@@ -9,8 +9,9 @@
 
 namespace spillway::integration {
 
-// "2.12.0a0+git1234", "2.12.0.dev20260101", "2.11.0rc1"; not "2.11.0", "2.11.0+cu130" or "2.1.0.post2". Between two
-// releases the class of PyTorch's allocator may have its virtual functions in any order.
+// Returns whether the version is a development build: "2.12.0a0+git1234", "2.12.0.dev20260101", "2.11.0rc1"
+// are; "2.11.0", "2.11.0+cu130" and "2.1.0.post2" are not. Between two releases the class of PyTorch's
+// allocator may have its virtual functions in any order.
 inline bool IsDevelopmentBuild(std::string_view release) {
   constexpr std::string_view kDigits = "0123456789";
   for (int number = 0; number < 3; ++number) {

@@ -38,7 +38,8 @@ size_t DigitsAt(std::string_view text, size_t at) {
   return std::min(text.find_first_not_of("0123456789", at), text.size()) - at;
 }
 
-// The string of ` = 'string'`, without its quotation mark at the front; empty when that is not what it is.
+// Returns the string of ` = 'string'`, without its quotation mark at the front; empty if the text has another
+// form.
 std::string_view AfterEquals(std::string_view text) {
   for (const std::string_view mark : {"=", "'\""}) {
     text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
@@ -66,7 +67,7 @@ std::string MinorOf(std::string_view release) {
 }
 
 absl::StatusOr<std::string> TorchRelease(const std::string& library) {
-  // A Python wheel: torch/lib/libc10_cuda.so and torch/version.py. A C++ distribution: lib/ and
+  // A Python wheel has torch/lib/libc10_cuda.so and torch/version.py, a C++ distribution lib/ and
   // build-version.
   const std::string parent = DirectoryOf(DirectoryOf(library));
   for (const auto& [file, head] :
@@ -121,8 +122,8 @@ absl::Status TorchSwap::InstallInto(const std::string& library) {
   }
   const std::string path =
       absl::StrCat(directory_, "/libspillway_torch_", absl::StrReplaceAll(version, {{".", "_"}}), ".so");
-  // Its needs (libc10, libc10_cuda) are met by name: those libraries are mapped. Never closed: PyTorch calls
-  // it until the process ends.
+  // The libraries that it needs (libc10, libc10_cuda) are found by name, since they are mapped. It is never
+  // closed: PyTorch calls it until the process ends.
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return absl::InternalError(absl::StrCat(::dlerror()));
   auto install = reinterpret_cast<spillway_torch_install_fn>(::dlsym(handle, SPILLWAY_TORCH_INSTALL));

@@ -1,8 +1,9 @@
-// TorchSwap: puts Spillway's allocator into PyTorch, when PyTorch is in the process. It finds libc10_cuda
+// TorchSwap puts Spillway's allocator into PyTorch, when PyTorch is in the process. It finds libc10_cuda
 // among the mapped libraries, reads its version, and opens the library of ours that was compiled for that
-// version. Until it is settled (installed, or refused with one line) the engine tries it when it opens, at each
-// later cuInit, when something is opened after PyTorch (dlopen_hook.c), and at the next allocation that is not
-// ours, on the thread of that call: another library may have initialised the runtime that PyTorch shares.
+// version. The engine tries it until it is settled (installed, or refused with one line): when the engine
+// opens, at each later cuInit, when a library is opened after PyTorch (dlopen_hook.c), and at the next
+// allocation that is not ours, on the thread of that call. No cuInit may follow, since another library may
+// have initialized the runtime that PyTorch shares.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_TORCH_SWAP_H_
 #define SPILLWAY_INTEGRATION_ENGINE_TORCH_SWAP_H_
@@ -20,32 +21,32 @@
 
 namespace spillway::integration {
 
-// Path of the mapped libc10_cuda.so, empty when PyTorch's CUDA part is not loaded.
+// Returns the path of the mapped libc10_cuda.so, empty if PyTorch's CUDA part is not loaded.
 std::string MappedTorchLibrary();
 
-// "2.11.0+cu130", from PyTorch's own version file beside `library` (torch/version.py for
-// torch/lib/libc10_cuda.so). kNotFound without one.
+// Returns "2.11.0+cu130", from PyTorch's own version file beside `library` (torch/version.py for
+// torch/lib/libc10_cuda.so). kNotFound if there is none.
 absl::StatusOr<std::string> TorchRelease(const std::string& library);
-// "2.11" of "2.11.0+cu130"; empty when the text begins otherwise.
+// Returns "2.11" of "2.11.0+cu130"; empty if the text begins otherwise.
 std::string MinorOf(std::string_view release);
 
-// "2.11", ...: the versions that libraries in `directory` were compiled for, in order.
+// Returns the versions ("2.11", ...) that libraries in `directory` were compiled for, in order.
 std::vector<std::string> TorchVersionsIn(const std::string& directory);
 
 class TorchSwap {
  public:
-  // `directory`: where our libraries lie. `api` lives as long as the process.
-  // `if_not`: what follows where PyTorch is there and cannot be served.
+  // `directory`: the folder of our libraries. `api` lives as long as the process. `if_not`: what follows if
+  // PyTorch is there and cannot be served.
   TorchSwap(std::string directory, const spillway_api* api, IfNotServed if_not)
       : directory_(std::move(directory)), api_(api), if_not_(if_not) {}
 
-  // Installs, if PyTorch is there and nothing is settled yet. Any thread; cheap once settled.
+  // Installs the allocator if PyTorch is there and nothing is settled yet. Thread-safe; cheap once settled.
   void Try();
 
-  // Nothing is left to try. Any thread, no lock.
+  // Returns whether there is no more to try. Thread-safe; takes no lock.
   bool settled() const { return settled_.load(); }
 
-  // "2.11" once it is installed; empty before. Any thread that holds no lock.
+  // Returns "2.11" once it is installed; empty before. Thread-safe; the caller holds no lock.
   std::string installed_version() const {
     os::MutexLock lock(&mu_);
     return installed_version_;

@@ -10,7 +10,7 @@ namespace spillway::integration {
 namespace {
 
 constexpr double kHour = 3600, kDay = 24 * kHour;
-// Of what a drive is rated, in a day.
+// This part of a drive's rated writes, in a day, is much.
 constexpr double kMuch = 0.01 * kRatedTerabytes * 1e12;
 
 }  // namespace

@@ -1,7 +1,7 @@
-// WearReports: tells what a job's writing does to its drives. It has the write budget recorded and says when
-// it is spent, and where a job without one writes much to a directory that nobody chose, it names the
-// setting. JobReports makes it and calls it on the reporter's thread, as often as the metrics are written.
-// Nothing fails: a record that cannot be had is a line.
+// WearReports reports what a job's writing does to its drives. It has the write budget recorded and reports
+// when it is spent. If a job without one writes much to a directory that nobody chose, it names the setting.
+// JobReports creates it and calls it on the reporter's thread, as often as the metrics are written. No call
+// fails: a record that cannot be kept becomes a line.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_WEAR_H_
 #define SPILLWAY_INTEGRATION_ENGINE_WEAR_H_
@@ -29,7 +29,8 @@ class WearReports {
   };
   explicit WearReports(Facts facts) : facts_(std::move(facts)) {}
 
-  // Lines to report now. `seconds`: since the job's first block; `written_bytes`: to spill files since then.
+  // Returns the lines to report now. `seconds`: since the job's first block; `written_bytes`: to spill files
+  // since then.
   std::vector<std::string> Look(double seconds, uint64_t written_bytes);
 
  private:
@@ -41,14 +42,14 @@ class WearReports {
   bool WroteMuch(double seconds, uint64_t written_bytes);
 
   const Facts facts_;
-  bool spent_ = false;        // as reported last
-  std::string last_error_;    // of the record, as reported last
+  bool spent_ = false;        // last reported
+  std::string last_error_;    // of the record, last reported
   std::deque<Sample> a_day_;  // one an hour, the oldest of a day ago
   bool much_reported_ = false;
 };
 
-// Of the user's cache directory; empty where there is none: neither XDG_CACHE_HOME nor HOME is an absolute
-// path.
+// Returns the path in the user's cache directory; empty if there is none: neither XDG_CACHE_HOME nor HOME is
+// an absolute path.
 std::string WriteRecordPath();
 
 }  // namespace spillway::integration

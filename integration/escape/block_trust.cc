@@ -19,7 +19,7 @@ void BlockTrust::CountTag(uint64_t tag) {
     Tag& entry = tags_[at];
     uint64_t seen = entry.tag.load(std::memory_order_acquire);
     if (seen == 0) {
-      // Counted before the entry is seen, so that no thread uncounts it first.
+      // Count the function before its entry can be seen, so that no thread uncounts it first.
       unproven_[tag % kBits].fetch_add(1);
       if (entry.tag.compare_exchange_strong(seen, tag)) return;
       unproven_[tag % kBits].fetch_sub(1);
@@ -30,7 +30,7 @@ void BlockTrust::CountTag(uint64_t tag) {
     }
     return;
   }
-  unproven_[tag % kBits].fetch_add(1);  // the table is full: never proven
+  unproven_[tag % kBits].fetch_add(1);  // the table is full: this function is never proven
 }
 
 BlockTrust::Record& BlockTrust::RecordOf(allocator::BlockId block) {

@@ -1,8 +1,9 @@
-// BlockTrust: SPILLWAY_TRUST=strict. It remembers which functions named a block. The block may leave the GPU
-// only when each of them has been launched more than once and none got its address inside a larger struct.
-// The access-set builder notes launches, on launching threads; the residency asks. A kernel without a layout
-// is the builder's to handle: it switches eviction off. Nothing fails. Two functions that share a bit may
-// keep a block on the GPU without need; no block leaves too early.
+// BlockTrust implements SPILLWAY_TRUST=strict. It records which functions have named a block. A block may
+// leave the GPU only when each of them has been launched more than once and none of them got the block's
+// address inside a larger struct. The access-set builder records launches, on launching threads; the
+// residency asks whether a block may leave. A kernel without a layout is the builder's to handle: it switches
+// eviction off. No call fails. Two functions that share a bit may keep a block on the GPU without need; a
+// shared bit never lets a block leave too early.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_BLOCK_TRUST_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_BLOCK_TRUST_H_
@@ -24,15 +25,16 @@ class BlockTrust final : public allocator::LeavePermission {
   BlockTrust();
   ~BlockTrust() override;
 
-  // A kernel of that tag is about to be launched with these blocks. Any thread; lock-free once the kernel and
-  // the blocks are known.
+  // Records that a kernel with this tag is about to be launched with these blocks. Thread-safe; lock-free
+  // once the kernel and the blocks are known.
   void NoteLaunch(uint64_t tag, const allocator::AccessSet& set);
-  // The blocks were named from inside a struct that was passed by value. Any thread.
+  // Records that the blocks were named from inside a struct that was passed by value. Thread-safe.
   void NoteInStruct(const allocator::AccessSet& set);
-  // Forgets what is known of the block. To be called before it is freed: its id goes to another block.
+  // Forgets what is known of the block. The caller does so before it frees the block, whose id goes to
+  // another block then.
   void Forget(allocator::BlockId block);
 
-  // Whether the block may leave the GPU. Any thread; lock-free.
+  // Returns whether the block may leave the GPU. Thread-safe; lock-free.
   bool MayLeave(allocator::BlockId block) const override;
 
  private:
@@ -51,18 +53,19 @@ class BlockTrust final : public allocator::LeavePermission {
     std::atomic<bool> repeated{false};
   };
 
-  // Notes that the function was launched once more.
+  // Records that the function was launched once more.
   void CountTag(uint64_t tag);
   Record& RecordOf(allocator::BlockId block);
   const Record* Find(allocator::BlockId block) const;
 
-  // For each bit: how many functions were launched only once. A launch counts here before its blocks carry
-  // the bit.
+  // The number of functions with this bit that were launched only once, for each bit. A launch is counted
+  // here before its blocks carry the bit.
   std::unique_ptr<std::atomic<uint32_t>[]> unproven_;
   std::unique_ptr<Tag[]> tags_;
-  // Per device; released in RecordOf, acquired in Find. Never freed while launches run.
+  // The records of each device; released in RecordOf, acquired in Find. A page is never freed while launches
+  // run.
   std::unique_ptr<std::atomic<Page*>[]> pages_;
-  os::Mutex mu_{os::LockRank::kRegistry};  // makes pages
+  os::Mutex mu_{os::LockRank::kRegistry};  // serializes the creation of pages
 };
 
 }  // namespace spillway::integration

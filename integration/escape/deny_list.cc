@@ -15,7 +15,7 @@ constexpr std::string_view kAccepted =
 
 constexpr bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-// The next word of `rest`, which is cut off in front; empty at the end of the line or at a comment.
+// Cuts the next word off the front of `rest` and returns it; empty at the end of the line or at a comment.
 std::string_view TakeWord(std::string_view* rest) {
   const size_t start = std::find_if_not(rest->begin(), rest->end(), IsBlank) - rest->begin();
   rest->remove_prefix(start);
@@ -26,7 +26,7 @@ std::string_view TakeWord(std::string_view* rest) {
   return word;
 }
 
-// What is wrong with a pattern; empty: nothing.
+// Returns what is wrong with a pattern; empty if nothing is.
 std::string FaultOf(std::string_view pattern) {
   for (const char c : pattern) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return "holds a control character";
@@ -35,7 +35,8 @@ std::string FaultOf(std::string_view pattern) {
   return "";
 }
 
-// Piece by piece between the stars, each at its first place: a later one would leave less for the rest.
+// Matches the pattern piece by piece between the stars. Each piece is matched at its first occurrence, since
+// a later one would leave less text for the pieces behind it.
 bool Matches(std::string_view pattern, std::string_view text) {
   const size_t first = pattern.find('*');
   if (first == std::string_view::npos) return pattern == text;
@@ -51,13 +52,13 @@ bool Matches(std::string_view pattern, std::string_view text) {
   return text.ends_with(pattern);
 }
 
-// Names may be long: what a message shows of one.
+// Returns the beginning of a word, in quotation marks, for a message: names of kernels may be long.
 std::string Quoted(std::string_view word) {
   constexpr size_t kShown = 80;
   return "\"" + std::string(word.substr(0, kShown)) + (word.size() > kShown ? "...\"" : "\"");
 }
 
-// A number of a parameter at the front of `text`, which is cut off; false when there is none that a kernel
+// Cuts a parameter's number off the front of `text`. Returns false if there is none, or none that a kernel
 // may have.
 bool TakeNumber(std::string_view* text, uint32_t* number) {
   constexpr uint32_t kMostParameters = 4096;
@@ -68,7 +69,7 @@ bool TakeNumber(std::string_view* text, uint32_t* number) {
   return true;
 }
 
-// "5,7-9". False when it is no such list.
+// Reads a list like "5,7-9". Returns false if `text` is no such list.
 bool ReadNumbers(std::string_view text, std::vector<uint32_t>* numbers) {
   for (;;) {
     uint32_t first = 0;
@@ -99,7 +100,7 @@ bool ReadAction(std::string_view text, DenyList::Action* action) {
   return true;
 }
 
-// Reads one `KEY=VALUE`. What is wrong with it; empty: nothing.
+// Reads one `KEY=VALUE`. Returns what is wrong with it; empty if nothing is.
 std::string ReadOption(std::string_view word, DenyList::Entry* row) {
   const size_t split = word.find('=');
   const std::string_view key = word.substr(0, split);
@@ -112,7 +113,7 @@ std::string ReadOption(std::string_view word, DenyList::Entry* row) {
   return "";
 }
 
-// Reads what stands behind the name. What is wrong with the line; empty: nothing.
+// Reads the words behind the name. Returns what is wrong with the line; empty if nothing is.
 std::string ReadRow(std::string_view name, std::string_view rest, DenyList::Entry* row) {
   if (const std::string fault = FaultOf(name); !fault.empty()) return Quoted(name) + " " + fault;
   for (std::string_view word = TakeWord(&rest); !word.empty(); word = TakeWord(&rest)) {
@@ -149,7 +150,7 @@ absl::Status DenyList::Add(std::string_view text, const std::string& file) {
 }
 
 std::string_view DenyList::Shipped() {
-  // Each row is confirmed by tests/cubins, or says what else it rests on. What a row costs: docs/audit.md.
+  // Each row is confirmed by tests/cubins, or names its source. docs/audit.md says what a row costs.
   static constexpr std::string_view kText = R"(
 # Writers of the pointer tables of grouped GEMMs. The GEMM that follows finds its matrices there.
 # torch._grouped_mm, torch._scaled_grouped_mm: PyTorch 2.11 and 2.15, all groups by one launch

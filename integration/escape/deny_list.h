@@ -1,7 +1,8 @@
-// DenyList: kernels that reach blocks by pointers which no scan of a launch finds, and kernels that write
-// such pointers. Each row says what is done at a launch. Pure: text in, matches out. A line that is wrong is
-// refused. The engine reads the texts and fills one list before the first launch; the function registry asks
-// it on launching threads. The access-set builder and the gate do what the row says (docs/audit.md).
+// DenyList: kernels that reach blocks through pointers which no scan of a launch finds, and kernels that
+// write such pointers. Each row says what is done at a launch. The list is pure: text in, matches out. A
+// malformed line is an error. The engine reads the texts and fills one list before the first launch; the
+// function registry asks it on launching threads. The access-set builder and the gate do what the row says
+// (docs/audit.md).
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_DENY_LIST_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_DENY_LIST_H_
@@ -18,31 +19,34 @@ namespace spillway::integration {
 class DenyList {
  public:
   enum class Action {
-    kEverything,  // the launch may touch any block: all are on the GPU for it
-    kWriter,      // it writes addresses into a table: what it names stays until the table's memory is freed
+    kEverything,  // the launch may touch any block, so all of them are on the GPU for it
+    kWriter,      // it writes addresses into a table: what it names stays until the table is freed
     kRefuse,      // the launch is not made
   };
   struct Entry {
-    std::string name;     // as the driver gives it (mangled); each `*` stands for any text
-    std::string library;  // file name of the shared object that the kernel came in, `*` as above; empty: any
+    std::string name;     // as the driver gives it (mangled); each `*` matches any text
+    std::string library;  // file name of the kernel's shared object, `*` as above; empty: any
     std::string origin;   // "FILE:LINE"
     Action action = Action::kEverything;
-    // Of a writer: the parameters that point to its tables, ascending. Empty: any of them may.
+    // The numbers of a writer's parameters that point to its tables, ascending. Empty: any parameter may
+    // point to one.
     std::vector<uint32_t> tables;
-    // Of a writer: each launch writes its tables whole, so that nothing of an earlier launch is left in them.
+    // Whether each launch of a writer writes its tables whole, so that nothing of an earlier launch is left
+    // in them.
     bool fills = false;
   };
 
-  // Adds the lines of `text`: NAME [LIBRARY] [action=ACTION] [tables=LIST | fills=LIST], `#` begins a comment.
-  // kInvalidArgument names `file`, the line and what is accepted; the lines before it have been added.
+  // Adds the lines of `text`: NAME [LIBRARY] [action=ACTION] [tables=LIST | fills=LIST]; `#` begins a
+  // comment. A malformed line is kInvalidArgument; the message names `file`, the line and what is accepted.
+  // The lines before it have been added.
   absl::Status Add(std::string_view text, const std::string& file);
-  // The list that comes with the product.
+  // Returns the list that comes with the product.
   static std::string_view Shipped();
 
-  // The first entry for the kernel, or null. An entry with a library does not match where the library is not
-  // known.
+  // Returns the first entry that matches the kernel, or null. An entry that names a library never matches an
+  // empty `library`, which means that the kernel's origin is not known.
   const Entry* Match(std::string_view name, std::string_view library) const;
-  // Whether an entry names a library, so that the origin of kernels must be looked up.
+  // Returns whether any entry names a library; the origins of kernels must be recorded then.
   bool NamesLibraries() const { return names_libraries_; }
   const std::vector<Entry>& entries() const { return entries_; }
 
@@ -51,7 +55,7 @@ class DenyList {
   bool names_libraries_ = false;
 };
 
-// One line of a list for this kernel, newline included. `comment` must be one line.
+// Returns one line of a list for this kernel, newline included. `comment` must be a single line.
 std::string DenyListLine(std::string_view name, std::string_view library, std::string_view comment);
 
 }  // namespace spillway::integration

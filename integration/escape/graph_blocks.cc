@@ -32,7 +32,7 @@ void GraphBlocks::Exec::Sum() {
     signature = (signature ^ base) * 0x100000001b3;
     signature = (signature ^ bytes) * 0x100000001b3;
   }
-  signature ^= signature >> 32;  // the words are multiples of a chunk: their low bits say little
+  signature ^= signature >> 32;  // the words are multiples of a chunk, so their low bits say little
 }
 
 // ---- Captures.
@@ -76,7 +76,7 @@ void GraphBlocks::Recapture(uint64_t capture, CUgraph graph) {
   const auto it = graphs_.find(graph);
   if (capture == 0 || it == graphs_.end()) return;
   recaptures_[capture] = graph;
-  it->second.before.Add(std::exchange(it->second.named, {}));  // a recapture that ended unseen has left some
+  it->second.before.Add(std::exchange(it->second.named, {}));  // a recapture that ended unseen left some
 }
 
 void GraphBlocks::EndCapture(uint64_t capture, CUgraph graph) {
@@ -90,11 +90,12 @@ void GraphBlocks::EndCapture(uint64_t capture, CUgraph graph) {
   const bool is_new = captures_into_.erase(capture) == 0;
   const auto node = captures_.extract(capture);
   if (graph == nullptr) return;
-  // A capture of the driver's own making may have had nodes added by hand before: nothing is cleared.
+  // No entry is cleared: nodes may have been added by hand before to a capture that the driver made by
+  // itself.
   Graph& entry = graphs_[graph];
   entry.inner &= !is_new;
   if (!node.empty()) entry.named.Add(node.mapped());
-  if (capture == 0) entry.named.known = false;  // what it named is kept under an id that is not given
+  if (capture == 0) entry.named.known = false;  // its nodes were recorded under an id that is not given
 }
 
 // ---- Graphs.
@@ -133,7 +134,7 @@ void GraphBlocks::AddBody(CUgraph graph, CUgraphNode node, CUgraph body) {
     return;
   }
   Node& owner = owners_[node];
-  if (owner.graph != graph) owner = {graph, {}};  // a handle that came back
+  if (owner.graph != graph) owner = {graph, {}};  // the handle has come back for another node
   owner.bodies.push_back(body);
   graphs_[graph].bodies.push_back(body);
   graphs_[body].inner = false;
@@ -205,7 +206,7 @@ GraphBlocks::Exec& GraphBlocks::ExecLocked(CUgraphExec exec) {
 void GraphBlocks::Instantiate(CUgraphExec exec, CUgraph graph, bool by_device) {
   os::MutexLock lock(&mu_);
   Exec& made = execs_[exec];
-  made = {};  // of an earlier one of that handle
+  made = {};  // drops what an earlier graph with this handle named
   made.named = CollectLocked(graph);
   made.by_device = by_device;
 }

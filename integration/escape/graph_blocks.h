@@ -1,8 +1,8 @@
-// GraphBlocks: the memory that the launch of an executable graph names. A launch shows none of it, so it is
-// noted while a graph is captured or put together, and handed on to whatever is made of the graph. Blocks are
-// known by their addresses, as the nodes know them: which block lies there is asked at each launch. Of a
-// graph that was not seen from its beginning nothing counts as known, and whoever launches it needs every
-// block. Called by the hooks of the graph functions, on any thread. Nothing fails.
+// GraphBlocks: the memory that the launch of an executable graph names. A launch shows none of it. It is
+// recorded while a graph is captured or built, and handed on to everything that is made of the graph. Memory
+// is recorded as address ranges, as the nodes name it; the blocks that lie there are looked up at each
+// launch. A graph that was not seen from its beginning counts as unknown, and its launches need every block.
+// The hooks of the graph functions call this on any thread. No call fails.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_GRAPH_BLOCKS_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_GRAPH_BLOCKS_H_
@@ -26,62 +26,68 @@ class GraphBlocks {
   using Range = allocator::BlockRange;
   using Ranges = std::vector<Range>;
 
-  // ---- While something is captured.
+  // ---- Captures in progress.
 
-  // Whether all that is known of the capture with that id gets to the graph that it becomes. What is added to
-  // another must be pinned. False for 0, a capture without an id.
+  // Returns whether all that is known of the capture with this id reaches the graph that the capture becomes.
+  // Blocks that are added to any other capture must be pinned. False for 0, a capture without an id.
   bool Follows(uint64_t capture) const;
-  // It becomes no graph that is seen. 0, where the driver gives no answer: no capture is followed from now
-  // on.
+  // Records that the capture becomes no graph that is seen. 0 stands for a capture whose id the driver did
+  // not give: no capture is followed from then on.
   void LoseCapture(uint64_t capture);
   void AddToCapture(uint64_t capture, const Ranges& ranges);
-  // `exec` was launched on a stream that is captured: its nodes are part of the capture.
+  // Records that `exec` was launched on a stream that is being captured: its nodes become part of the
+  // capture.
   void AddExecToCapture(uint64_t capture, CUgraphExec exec);
-  // The capture adds to a graph that was there before. 0: as for LoseCapture.
+  // Records that the capture adds to a graph that existed before. 0: as for LoseCapture.
   void CaptureInto(uint64_t capture, CUgraph graph);
-  // It makes all nodes of `graph` anew: what they name now counts until the capture has succeeded.
+  // Records that the capture makes all nodes of `graph` anew. The names of the old nodes count until the
+  // capture has succeeded.
   void Recapture(uint64_t capture, CUgraph graph);
-  // The capture has become `graph`; null: it failed.
+  // Records that the capture has become `graph`, or has failed if `graph` is null.
   void EndCapture(uint64_t capture, CUgraph graph);
 
   // ---- Graphs.
 
-  // Whether all that the graph names is known, and gets to what is made of it.
+  // Returns whether everything that the graph names is known and reaches what is made of the graph.
   bool Follows(CUgraph graph) const;
-  // The driver has just made `graph`: an earlier one of that handle has ended unseen, inside another.
+  // Records that the driver has just made `graph`. An earlier graph with this handle has ended unseen, inside
+  // another graph.
   void NoteMade(CUgraph graph);
   void AddToGraph(CUgraph graph, const Ranges& ranges);
-  // `node` of `graph` runs `body`, which it owns: the body of a conditional node, or a child that was moved
-  // in. Whatever is added to the body, then or later, counts as the graph's.
+  // Records that `node` of `graph` runs `body`, which it owns: the body of a conditional node, or a child
+  // that was moved in. Everything that is added to the body, then or later, counts as the graph's.
   void AddBody(CUgraph graph, CUgraphNode node, CUgraph body);
-  // The driver gave out a graph that belongs to a node. If it is no body that is known, nobody knows whose.
+  // Records that the driver gave out a graph that belongs to a node. Unless it is a body that is known, its
+  // owner is unknown, and the graph is not followed.
   void NoteInner(CUgraph graph);
-  // The node is gone, and its bodies with it. What they named stays with the graph.
+  // Records that the node is gone, and its bodies with it. The memory that they named stays with the graph.
   void DropNode(CUgraphNode node);
-  // A node of `graph`, or a copy of `graph`, now runs what `part` runs. Nothing for one that is not known.
+  // Records that a node of `graph`, or a copy of `graph`, now runs what `part` runs. Does nothing if `part`
+  // is not known.
   void Include(CUgraph graph, CUgraph part);
   void DropGraph(CUgraph graph);
-  // What the graph names; empty for one of which nothing is known.
+  // Returns what the graph names; empty for a graph of which nothing is known.
   Ranges BlocksOf(CUgraph graph) const;
 
   // ---- Executable graphs.
 
-  // `by_device`: kernels may launch it, which nobody sees.
+  // `by_device`: kernels may launch the graph, which nobody sees.
   void Instantiate(CUgraphExec exec, CUgraph graph, bool by_device);
-  // Every node of `exec` now has the parameters of the same node of `graph`.
+  // Records that every node of `exec` now has the parameters of the same node of `graph`.
   void Update(CUgraphExec exec, CUgraph graph);
-  // One node of `exec` has other parameters, or another child graph.
+  // Records that one node of `exec` has other parameters, or another child graph.
   void SetNode(CUgraphExec exec, CUgraphNode node, const Ranges& ranges);
   void SetChild(CUgraphExec exec, CUgraphNode node, CUgraph child);
   bool LaunchedByDevice(CUgraphExec exec) const;
   // Calls visit(ranges, signature) with what a launch of `exec` names, in order of address, each address
-  // once. The signature is equal for equal ranges. False, without a call: it is not known. The lock is held.
+  // once. Equal ranges have equal signatures. Returns false without a call if it is not known what the launch
+  // names. `visit` runs under the lock.
   bool Visit(CUgraphExec exec, absl::FunctionRef<void(const Ranges&, uint64_t)> visit);
   void DropExec(CUgraphExec exec);
 
  private:
   using Map = std::map<CUdeviceptr, uint64_t>;  // size by start
-  // What something names. `known`: that is all of it.
+  // The memory that something names. `known`: the ranges are all of it.
   struct Named {
     Map ranges;
     bool known = true;
@@ -90,9 +96,9 @@ class GraphBlocks {
   };
   struct Graph {
     Named named;
-    Named before;                 // a recapture under way will have replaced these
-    std::vector<CUgraph> bodies;  // owned by its nodes
-    bool inner = false;           // of a node that is not known
+    Named before;                 // replaced once the recapture in progress has succeeded
+    std::vector<CUgraph> bodies;  // owned by the graph's nodes
+    bool inner = false;           // belongs to a node that is not known
   };
   struct Node {
     CUgraph graph;
@@ -100,20 +106,21 @@ class GraphBlocks {
   };
   struct Exec {
     Named named;
-    std::unordered_map<CUgraphNode, Named> nodes;  // with parameters of their own
+    std::unordered_map<CUgraphNode, Named> nodes;  // nodes with parameters of their own
     bool by_device = false;
-    // Of both, made at the first launch after a change.
+    // The sum of `named` and `nodes`, made at the first launch after a change.
     bool summed = false;
     Ranges all;
     uint64_t signature = 0;
     bool known = true;
     void Sum();
   };
-  // What the graph and, at any depth, its bodies name.
+  // Returns what the graph and, at any depth, its bodies name.
   Named CollectLocked(CUgraph graph) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DropGraphLocked(CUgraph graph) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool FollowsLocked(CUgraph graph) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Of an executable graph that is not known nothing is known from then on either.
+  // Returns the record of `exec`. An executable graph that was not seen before gets a record of which nothing
+  // is known.
   Exec& ExecLocked(CUgraphExec exec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   mutable os::Mutex mu_{os::LockRank::kRegistry};
@@ -122,7 +129,7 @@ class GraphBlocks {
   std::unordered_set<uint64_t> lost_captures_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<uint64_t, CUgraph> recaptures_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<CUgraph, Graph> graphs_ ABSL_GUARDED_BY(mu_);
-  std::unordered_map<CUgraphNode, Node> owners_ ABSL_GUARDED_BY(mu_);  // nodes with bodies
+  std::unordered_map<CUgraphNode, Node> owners_ ABSL_GUARDED_BY(mu_);  // the nodes that own bodies
   std::unordered_map<CUgraphExec, Exec> execs_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -22,7 +22,8 @@ struct Object {
   const uint32_t* gnu_hash = nullptr;
 };
 
-// The loader has made most of these addresses absolute, but not those of every object (the vDSO's).
+// Returns a table's address. The loader has made most of them absolute, but not those of every object (the
+// vDSO's stay relative).
 template <typename T>
 const T* At(ElfW(Addr) base, ElfW(Addr) value) {
   return reinterpret_cast<const T*>(value < base ? base + value : value);
@@ -50,7 +51,7 @@ constexpr uint32_t GnuHash(std::string_view name) {
   return hash;
 }
 
-// The object's own definition of the function, by its GNU hash table; null when it has none.
+// Returns the object's own definition of the function, found by its GNU hash table; null if it has none.
 GetVersion Find(const Object& object) {
   if (object.symbols == nullptr || object.strings == nullptr || object.gnu_hash == nullptr) return nullptr;
   const uint32_t buckets = object.gnu_hash[0];
@@ -81,7 +82,7 @@ int Collect(dl_phdr_info* info, size_t, void* found) {
 
 constexpr size_t kArgumentBytes = 4096;
 
-// ncclDevKernelArgs, of which the batches and, where they fit, the works are the rest.
+// The head of ncclDevKernelArgs; the batches and, if they fit, the works make up the rest.
 struct Head {
   uint64_t comm;
   uint64_t channel_mask;
@@ -94,7 +95,8 @@ static_assert(sizeof(Head) == 32);
 static_assert(offsetof(Head, storage) == 16 && offsetof(Head, work_buffer) == 24);
 constexpr uint8_t kInArguments = 0;
 
-// Versions whose arguments were compared with the kernels of their wheels (tests/cubins/nccl_arguments.py).
+// The versions whose arguments were compared with the kernels of their wheels
+// (tests/cubins/nccl_arguments.py).
 constexpr int kKnown[] = {228, 229, 230};
 
 // A function outside of all namespaces is mangled as _Z, its length, its name, its parameters.
@@ -111,7 +113,7 @@ std::vector<int> LoadedNcclVersions() {
   std::vector<GetVersion> functions;
   dl_iterate_phdr(&Collect, &functions);
   std::vector<int> versions;
-  for (const GetVersion get : functions) {  // called when the loader's lock is free again
+  for (const GetVersion get : functions) {  // called only now, when the loader's lock is free again
     int version = 0;
     versions.push_back(get(&version) == 0 ? version : 0);
   }
@@ -136,7 +138,7 @@ bool NcclWorksAreInArguments(const void* bytes, size_t size) {
   if (bytes == nullptr || size < sizeof(Head) || size > kArgumentBytes) return false;
   Head head;
   std::memcpy(&head, bytes, sizeof(head));
-  // With its works in the arguments NCCL sets no buffer and masks no offset.
+  // NCCL sets no buffer and masks no offset when the works lie in the arguments.
   return head.storage == kInArguments && head.work_buffer == 0 && head.work_mask == ~uint32_t{0};
 }
 

@@ -15,7 +15,7 @@ using allocator::PinnedBlock;
 using allocator::PinReason;
 using allocator::Residency;
 
-// Ordinary programs meet these all the time; the other reasons are worth a warning.
+// Ordinary programs meet these reasons all the time; the others are worth a warning.
 bool IsOrdinary(PinReason reason) {
   return reason == PinReason::kGraph || reason == PinReason::kPointerTable ||
          reason == PinReason::kModuleGlobal;

@@ -5,10 +5,11 @@
 namespace spillway::integration {
 namespace {
 
-// No entry is longer than a tensor map. An entry that reaches into a range begins at most so far before it.
+// No entry is longer than a tensor map, so an entry that reaches into a range begins at most this far before
+// it.
 constexpr uint64_t kLongestEntry = 128;
 
-// Entries of different origin do not share a pin: which of the two ends first does not matter then.
+// Entries of different origins do not share a pin, so it does not matter which of the two ends first.
 int OriginOf(allocator::PinReason reason) {
   if (reason == allocator::PinReason::kModuleGlobal) return 1;
   return reason == allocator::PinReason::kDenied ? 2 : 0;
@@ -33,7 +34,7 @@ bool PointerTables::Add(const std::vector<TableEntry>& entries, std::vector<PinT
     tickets->clear();
     return false;
   }
-  // By origin and target.
+  // The pins' keys by origin, then by target.
   std::map<uint32_t, Key> keys[3];
   for (PinTicket& ticket : *tickets) {
     std::erase_if(ticket.blocks, [&](const allocator::PinnedBlock& block) ABSL_NO_THREAD_SAFETY_ANALYSIS {

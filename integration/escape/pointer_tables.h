@@ -1,8 +1,8 @@
-// PointerTables: the words of device memory that are known to contain an address of ours, because a copy put
-// it there, and the beginnings of tables that a kernel of the deny list writes. Each word keeps its target
-// pinned until a copy overwrites it or its memory is freed; of a kernel's table only the beginning is known,
-// so that copies into it end nothing. The access-set builder finds the words; the gate takes and ends the
-// pins. Called by the hooks on any thread. Only Add can fail: when there are too many entries. See
+// PointerTables: the words of device memory that are known to contain an address of ours because a copy put
+// it there, and the beginnings of the tables that a kernel of the deny list writes. Each word keeps its
+// target pinned until a copy overwrites it or its memory is freed. The length of a kernel's table is not
+// known, so copies into it end nothing. The access-set builder finds the words; the gate takes and ends the
+// pins. The hooks call this on any thread. Only Add can fail, when there are too many entries. See
 // docs/escaped-pointers.md.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_POINTER_TABLES_H_
@@ -34,7 +34,8 @@ class PointerTables {
  public:
   static constexpr size_t kMostEntries = 1 << 16;
 
-  // False: no entry lies in the range. Lock-free; may miss an entry that another thread is adding.
+  // Returns whether an entry may lie in the range. Lock-free; may miss an entry that another thread is
+  // adding.
   bool MayOverlap(uint64_t address, uint64_t bytes) const {
     return address < end_.load(std::memory_order_acquire) &&
            address + bytes > begin_.load(std::memory_order_acquire);
@@ -45,37 +46,39 @@ class PointerTables {
   void Moved(uint64_t source, uint64_t bytes, uint64_t destination, std::vector<TableEntry>* out) const;
 
   // Adds entries whose targets the tickets pin. One pin of each target is kept here; the others are left in
-  // `tickets` for the caller to end. False when there would be more than kMostEntries: nothing is added, the
-  // tickets are emptied, and the targets stay pinned until they are freed.
+  // `tickets` for the caller to end. Returns false if there would be more than kMostEntries: nothing is
+  // added, the tickets are emptied, and the targets stay pinned until they are freed.
   bool Add(const std::vector<TableEntry>& entries, std::vector<PinTicket>* tickets);
-  // What has happened to a range of device memory. A copy or a memset may leave the rest of a kernel's table,
-  // whose length is not known: kOverwritten forgets words that copies wrote, kGone forgets all.
+  // The kinds of change to a range of device memory. A copy or a memset may leave the rest of a kernel's
+  // table, whose length is not known: kOverwritten forgets only words that copies wrote, kGone forgets
+  // everything.
   enum class Change { kOverwritten, kGone };
-  // Forgets the entries with a byte in the range. The pins that only they needed are appended to `ended`; the
+  // Forgets the entries with a byte in the range. Appends the pins that only they needed to `ended`; the
   // caller ends them.
   void Remove(uint64_t address, uint64_t bytes, Change change, std::vector<PinTicket>* ended);
 
   // `listener` runs before the first table of a kernel is entered, on the thread of the launch, with no lock
-  // held: from then on it matters which memory the framework frees. The process has one; null takes it away.
+  // held. It matters from then on which memory the framework frees. The process has one listener; null takes
+  // it away.
   void SetKernelTableListener(void (*listener)()) { listener_.store(listener); }
-  // A launch that writes a table is about to be made.
+  // The caller is about to make a launch that writes a table.
   void NoteKernelTable() {
     if (const auto listener = listener_.load(); listener != nullptr && !kernel_table_seen_.exchange(true))
       listener();
   }
 
-  // Globals of modules: the targets of what is copied there are pinned for that reason, until the module is
-  // unloaded.
+  // Globals of modules. The targets of addresses that are copied into one are pinned for the reason
+  // kModuleGlobal, until the module is unloaded.
   void NoteGlobal(const void* module, uint64_t address, uint64_t bytes);
   bool IsGlobal(uint64_t address) const;
-  // The module is unloaded (null: every module): as Remove for each of its globals.
+  // Forgets the module's globals, or those of every module if it is null, and does for each what Remove does.
   void DropGlobals(const void* module, std::vector<PinTicket>* ended);
 
   size_t entries() const;
 
  private:
   using Reason = allocator::PinReason;
-  // A target for one reason. The generation tells a block from a later one with the same id.
+  // A target, pinned for one reason. The generation tells a block from a later one with the same id.
   using Key = std::tuple<Reason, uint32_t, uint32_t>;
   struct Entry {
     uint32_t bytes = 0;
@@ -87,11 +90,11 @@ class PointerTables {
   };
   void RemoveLocked(uint64_t address, uint64_t bytes, Change change, std::vector<PinTicket>* ended)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether a launch of before has written the same into the same table.
+  // Returns whether an earlier launch has written the same target into the same table.
   bool IsKnownLocked(const TableEntry& entry, const Key& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SetBoundsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Bounds of all entries; written under mu_ (release), read by MayOverlap.
+  // The bounds of all entries; written under mu_ (release), read by MayOverlap (acquire).
   std::atomic<uint64_t> begin_{UINT64_MAX};
   std::atomic<uint64_t> end_{0};
   std::atomic<void (*)()> listener_{nullptr};

@@ -1,6 +1,6 @@
 // TensorMaps: the address range behind each tensor map (128 opaque bytes) that was encoded over memory of
-// ours. A map is found by its content: equal bytes mean an equal address, so copies of a map are known as
-// well. The hooks note a map when it is encoded, and look it up at each launch whose parameters are large
+// ours. A map is found by its content. Equal bytes mean an equal address, so copies of a map are found as
+// well. The hooks record a map when it is encoded, and look it up at each launch whose parameters are large
 // enough, on any thread. They decide what is done with the blocks. Only Note can fail.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_TENSOR_MAPS_H_
@@ -25,30 +25,33 @@ class TensorMaps {
 
   struct Range {
     uint64_t address = 0;
-    uint64_t bytes = 0;  // 0: not known
+    uint64_t bytes = 0;  // 0 if not known
   };
 
   TensorMaps();
   ~TensorMaps();
 
-  // Whether any map was ever encoded over memory of ours. Lock-free. False spares launches the look-ups.
+  // Returns whether any map was ever encoded over memory of ours; false spares launches the look-ups.
+  // Lock-free.
   bool any() const { return any_.load(std::memory_order_relaxed); }
 
-  // Remembers that the 128 bytes at `content` lead to `range`. False when its places are taken by maps whose
-  // blocks still exist: the caller then pins the blocks. Any thread; takes the lock.
+  // Records that the 128 bytes at `content` lead to `range`. Returns false if its places are taken by maps
+  // whose blocks still exist: the caller then pins the blocks. Thread-safe; takes the lock.
   bool Note(const void* content, const Range& range, const allocator::AddressMap& addresses);
-  // What the 128 bytes at `content` lead to; a range of no bytes when they are no known map. Lock-free.
+  // Returns the range that the 128 bytes at `content` lead to; a range of no bytes if they are no known map.
+  // Lock-free.
   Range Find(const void* content) const;
 
-  // Adds the blocks behind each map that lies in the bytes at a multiple of 64 from their start. Lock-free.
+  // Adds the blocks behind each map that lies at a multiple of 64 bytes from the start of `bytes`. Lock-free.
   void Scan(const void* bytes, size_t size, const allocator::AddressMap& addresses,
             allocator::AccessSet* set) const;
 
  private:
-  // A seqlock: written under mu_ while `version` is odd. A reader that sees it odd or changed reads again.
+  // One map, guarded as by a seqlock: it is written under mu_ while `version` is odd, and a reader that sees
+  // an odd or a changed version reads again.
   struct Entry {
     std::atomic<uint64_t> version{0};
-    std::atomic<uint64_t> hash{0};  // 0: empty
+    std::atomic<uint64_t> hash{0};  // 0 if the entry is empty
     std::atomic<uint64_t> address{0};
     std::atomic<uint64_t> bytes{0};
   };
@@ -60,7 +63,7 @@ class TensorMaps {
   static void Write(Entry* entry, uint64_t hash, const Range& range);
 
   std::atomic<bool> any_{false};
-  std::atomic<Set*> sets_{nullptr};  // made with the first map; release in Note, acquire in Find
+  std::atomic<Set*> sets_{nullptr};  // made with the first map; released in Note, acquired in Find
   os::Mutex mu_{os::LockRank::kRegistry};
 };
 

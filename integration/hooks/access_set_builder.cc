@@ -10,7 +10,8 @@ namespace {
 
 using allocator::BlockId;
 
-// Scratch of one thread. `dead` outlives the scratch: hooks run in destructors of other thread-locals, too.
+// The scratch of one thread. t_scratch_dead outlives it, since hooks also run in destructors of other
+// thread-locals.
 struct Scratch {
   ~Scratch();
   AccessSetBuilder builder;
@@ -79,8 +80,8 @@ HookScope::~HookScope() {
 }
 
 void AccessSetBuilder::Blocks(const std::vector<allocator::BlockRange>& ranges) {
-  // A graph may name thousands of blocks, which Add would search again and again. As long as each range is one
-  // block, only the last one can be met again.
+  // A graph may name thousands of blocks, and Add would search all of them for each one. Only the last block
+  // can come up again as long as each range is one block.
   bool one_each = true;
   for (const allocator::BlockRange& range : ranges) {
     const BlockId id = map().Find(range.base);
@@ -126,7 +127,7 @@ void AccessSetBuilder::WritesFromDevice(uint64_t address, uint64_t source, uint6
 void AccessSetBuilder::KernelWrites(uint64_t address, bool fills) {
   if (fills && state_->tables.MayOverlap(address, sizeof(uint64_t)))
     overwritten_.push_back({address, sizeof(uint64_t), PointerTables::Change::kGone});
-  // The block that the table lies in is on the GPU wherever the table is used.
+  // The table's own block is on the GPU wherever the table is used.
   const BlockId own = map().Find(address);
   for (const BlockId id : set_) {
     if (id != own) found_.push_back({address, sizeof(uint64_t), id, true});

@@ -5,12 +5,12 @@
 namespace spillway::integration {
 namespace {
 
-// Where the driver says that the source of a copy is.
+// The driver's answer to where the source of a copy is.
 enum class SourceKind : uint8_t {
   kHost,     // known to the driver, and pinned
-  kDevice,   // likewise
+  kDevice,   // known to the driver
   kUnknown,  // INVALID_VALUE: pageable host memory, or none
-  kUntold,   // an answer about something else
+  kUntold,   // the driver answered about something else
 };
 
 SourceKind KindOf(const HookState& state, uint64_t address) {
@@ -23,8 +23,9 @@ SourceKind KindOf(const HookState& state, uint64_t address) {
   return type == CU_MEMORYTYPE_HOST ? SourceKind::kHost : SourceKind::kDevice;
 }
 
-// One run of a copy whose source may be looked through. What cannot be read here is no host memory: the addresses in
-// it are those that are known to lie there. Of a place that the driver does not tell both may be true.
+// Records one run of a copy whose source may be scanned. Bytes that cannot be read here are no host memory;
+// the addresses in them are those that are known to lie there. Both may be true of a place about which the
+// driver gave no answer.
 void CollectRun(AccessSetBuilder* builder, SourceKind kind, uint64_t destination, uint64_t source,
                 uint64_t bytes) {
   const bool from_host =
@@ -33,7 +34,7 @@ void CollectRun(AccessSetBuilder* builder, SourceKind kind, uint64_t destination
   if (!from_host || kind == SourceKind::kUntold) builder->WritesFromDevice(destination, source, bytes);
 }
 
-// Whether a source of so many bytes may be a table in host memory.
+// Returns whether a source of this many bytes may be a table in host memory.
 bool MayBeHostTable(const AccessSetBuilder& builder, uint64_t source, uint64_t bytes) {
   return bytes <= AccessSetBuilder::kLargestPointerTable && source != 0 && !builder.map().Contains(source);
 }

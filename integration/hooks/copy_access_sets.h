@@ -1,8 +1,9 @@
-// Readers of the arguments of copies, memsets, prefetches and words that streams read or write. Each adds the
-// ranges that the arguments name to the call's access-set builder, and says what device memory is written:
-// addresses of ours that lay there are gone, and others may be put there. They are templates over the ABIs; a
-// 32-bit address of the first interface is never ours and adds nothing. Called by the wrappers' families on
-// the thread of the call, before the gate. Nothing fails; arguments that the driver will refuse add nothing.
+// Readers of the arguments of copies, memsets, prefetches, and words that streams read or write. Each adds
+// the ranges that the arguments name to the call's access-set builder, and records which device memory is
+// written: addresses of ours that lay there are gone, and others may be put there. The readers are templates
+// over the ABIs; a 32-bit address of the first interface is never ours and adds nothing. The wrappers'
+// families call them on the thread of the call, before the gate. They cannot fail; arguments that the driver
+// will refuse add nothing.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_COPY_ACCESS_SETS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_COPY_ACCESS_SETS_H_
@@ -14,7 +15,7 @@
 
 namespace spillway::integration {
 
-// An enumerator in a struct of the job's, which may be newer than the headers that we know.
+// Returns an enumerator of a struct of the job's as a number, since it may be newer than our headers.
 template <typename E>
 int ValueOf(const E& enumerator) {
   static_assert(sizeof(E) == sizeof(int));
@@ -23,23 +24,23 @@ int ValueOf(const E& enumerator) {
   return value;
 }
 
-// A copy whose call does not say of which kind it is. The source is looked through for addresses when it is
-// small (kLargestPointerTable) and on the host. The driver is asked where it is. Where its answer is an error about
-// something else, what this process can read is looked through, and what is known of addresses on the device counts as
-// well. Memory that nobody knows and nobody can read is left to the driver.
+// Records a copy whose call does not say of which kind it is. The source is scanned for addresses if it is
+// small (kLargestPointerTable) and on the host. The driver is asked where the source is. If its answer is an
+// error about something else, every source that this process can read is scanned, and what is known of
+// addresses on the device counts as well. Memory that nobody knows and nobody can read is left to the driver.
 void CollectUnknownSource(AccessSetBuilder* builder, CUdeviceptr destination, CUdeviceptr source,
                           uint64_t bytes);
-// Where one side of a copy of rows and layers begins, and how its rows lie.
+// The beginning of one side of a copy of rows and layers, and the distances between them.
 struct PitchedPlace {
   uint64_t address = 0;  // of the first byte
   uint64_t pitch = 0;    // bytes from one row to the next
   uint64_t layer = 0;    // bytes from one layer to the next
 };
-// As CollectUnknownSource for `layers` layers of `rows` rows of `width` bytes.
+// Like CollectUnknownSource, for `layers` layers of `rows` rows of `width` bytes.
 void CollectPitchedWrite(AccessSetBuilder* builder, const PitchedPlace& to, const PitchedPlace& from,
                          uint64_t width, uint64_t rows, uint64_t layers);
 
-// (destination, source, bytes[, ...]): adds both ranges, and says nothing of what is written.
+// Takes (destination, source, bytes[, ...]). Adds both ranges, and records nothing as written.
 struct TwoRanges {
   template <typename D, typename S, typename N, typename... Rest>
   static void Collect(AccessSetBuilder* builder, D destination, S source, N bytes, Rest...) {
@@ -48,7 +49,7 @@ struct TwoRanges {
   }
 };
 
-// The same, with both sides on devices.
+// Like TwoRanges, with both sides on devices.
 struct DeviceCopy {
   template <typename D, typename S, typename N, typename... Rest>
   static void Collect(AccessSetBuilder* builder, D destination, S source, N bytes, Rest...) {
@@ -57,19 +58,20 @@ struct DeviceCopy {
   }
 };
 
-// The same, with a side that may be on the host.
+// Like TwoRanges, with one side that may be on the host.
 struct LinearCopy {
   template <typename D, typename S, typename N, typename... Rest>
   static void Collect(AccessSetBuilder* builder, D destination, S source, N bytes, Rest...) {
     TwoRanges::Collect(builder, destination, source, bytes);
-    // From or to memory that is not ours: if that is pageable host memory, the call waits for the GPU.
+    // A side is not ours. If it is pageable host memory, the call waits for the GPU.
     const auto& map = builder->map();
     if (!map.Contains(AddressOf(destination)) || !map.Contains(AddressOf(source))) builder->may_block = true;
   }
 };
 
-// cuMemcpy and its kin: the call says of neither side where it is. Nor does a copy "from the host": by unified
-// addressing the driver takes device memory there as well, and programs rely on it (onnxruntime#11360).
+// Reads cuMemcpy and its kin: the call does not tell whether either address is the host's or a device's. Even
+// a copy "from the host" does not, since by unified addressing the driver takes device memory there, too, and
+// programs rely on it (onnxruntime#11360).
 struct UnifiedCopy {
   template <typename D, typename S, typename N, typename... Rest>
   static void Collect(AccessSetBuilder* builder, D destination, S source, N bytes, Rest...) {
@@ -78,7 +80,7 @@ struct UnifiedCopy {
   }
 };
 
-// (destination, array, offset, bytes): from an array, which is never ours.
+// Takes (destination, array, offset, bytes). The copy reads an array, which is never ours.
 struct ArrayToLinearCopy {
   template <typename D, typename O, typename N>
   static void Collect(AccessSetBuilder* builder, D destination, CUarray, O, N bytes) {
@@ -86,7 +88,7 @@ struct ArrayToLinearCopy {
     builder->Writes(AddressOf(destination), bytes);
   }
 };
-// (array, offset, source, bytes[, stream]): into an array, which is never ours.
+// Takes (array, offset, source, bytes[, stream]). The copy writes an array, which is never ours.
 struct LinearToArrayCopy {
   template <typename O, typename S, typename N, typename... Rest>
   static void Collect(AccessSetBuilder* builder, CUarray, O, S source, N bytes, Rest...) {
@@ -94,7 +96,7 @@ struct LinearToArrayCopy {
   }
 };
 
-// (destination, context, source, context, bytes[, stream]): between two devices.
+// Takes (destination, context, source, context, bytes[, stream]) of a copy between two devices.
 struct PeerCopy {
   template <typename... Rest>
   static void Collect(AccessSetBuilder* builder, CUdeviceptr destination, CUcontext, CUdeviceptr source,
@@ -103,8 +105,8 @@ struct PeerCopy {
   }
 };
 
-// A descriptor of a copy of two dimensions, or of three, of any ABI and of the peer form. Contexts of devices
-// are not looked at: addresses are unique in the process.
+// Takes a descriptor of a copy in two or three dimensions, of any ABI and of the peer form. The devices'
+// contexts are not looked at, since addresses are unique in the process.
 struct PitchedCopy {
   template <typename Copy, typename... Rest>
   static void Collect(AccessSetBuilder* builder, const Copy* copy, Rest...) {
@@ -124,11 +126,11 @@ struct PitchedCopy {
   }
 
  private:
-  // What the copy writes into device memory; nothing when an array or host memory is written.
+  // Records the device memory that the copy writes; nothing if it writes an array or host memory.
   template <typename Copy>
   static void Written(AccessSetBuilder* builder, const Copy& copy) {
     if (copy.dstMemoryType == CU_MEMORYTYPE_ARRAY || copy.dstMemoryType == CU_MEMORYTYPE_HOST) return;
-    if (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY) return;  // without addresses; what lay there counts on
+    if (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY) return;  // no address is written; the old ones still count
     const auto pitch = [&](uint64_t given) { return given != 0 ? given : uint64_t{copy.WidthInBytes}; };
     const uint64_t from_base =
         copy.srcMemoryType == CU_MEMORYTYPE_HOST ? AddressOf(copy.srcHost) : uint64_t{copy.srcDevice};
@@ -147,7 +149,8 @@ struct PitchedCopy {
     CollectPitchedWrite(builder, to, from, copy.WidthInBytes, copy.Height, layers);
   }
 
-  // The range of one side, from its first row to its last. Without a pitch the rows follow each other.
+  // Adds the range of one side, from its first row to its last. The rows follow each other if there is no
+  // pitch.
   template <typename Copy>
   static void Side(AccessSetBuilder* builder, CUmemorytype type, uint64_t device, const void* host,
                    uint64_t x, uint64_t row, uint64_t pitch, uint64_t layer_rows, const Copy& copy) {
@@ -158,23 +161,25 @@ struct PitchedCopy {
     uint64_t rows = copy.Height;
     if constexpr (requires { copy.Depth; }) {
       if (rows == 0 || copy.Depth == 0) return;
-      rows += (copy.Depth - 1) * (layer_rows != 0 ? layer_rows : copy.Height);  // to the last layer
+      rows += (copy.Depth - 1) * (layer_rows != 0 ? layer_rows : copy.Height);  // up to the last layer
     }
     builder->PitchedRange(base + row * pitch + x, pitch, copy.WidthInBytes, rows);
   }
 };
 
-// CUmemcpyAttributes, as cuda.h has it from 12.8 on: a build against older headers understands the call, too.
+// CUmemcpyAttributes as cuda.h has it from 12.8 on, so that a build against older headers understands the
+// call, too.
 struct CopyAttributes {
-  // A source is read when the stream gets there; else at any time from the call on.
+  // The source is read when the stream gets there; with any other order it may be read at any time from the
+  // call on.
   static constexpr int kStreamOrder = 1;  // CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
   int source_order;                       // CUmemcpySrcAccessOrder
-  CUmemLocation hints[2];                 // where source and destination are: not looked at
+  CUmemLocation hints[2];                 // where source and destination are; not looked at
   unsigned int flags;                     // not looked at
 };
 static_assert(sizeof(CopyAttributes) == 24);
 
-// (destination, source, bytes, attributes, stream): a UnifiedCopy.
+// Takes (destination, source, bytes, attributes, stream). The copy is a UnifiedCopy.
 struct AttributedCopy {
   static void Collect(AccessSetBuilder* builder, CUdeviceptr destination, CUdeviceptr source, size_t bytes,
                       const void* attributes, CUstream) {
@@ -185,8 +190,8 @@ struct AttributedCopy {
   }
 };
 
-// (destinations, sources, sizes, count, attributes, indices, attribute count, ...): each copy as a UnifiedCopy.
-// An index is that of the first copy that its attributes are for.
+// Takes (destinations, sources, sizes, count, attributes, indices, attribute count, ...). Each copy is a
+// UnifiedCopy. An index names the first copy that its attributes apply to.
 struct BatchCopy {
   template <typename... Rest>
   static void Collect(AccessSetBuilder* builder, const CUdeviceptr* destinations, const CUdeviceptr* sources,
@@ -194,17 +199,17 @@ struct BatchCopy {
                       size_t attribute_count, Rest...) {
     if (destinations == nullptr || sources == nullptr || sizes == nullptr) return;  // the driver refuses it
     const auto* const given = static_cast<const CopyAttributes*>(attributes);
-    size_t at = 0;  // of the attributes for copy i
+    size_t at = 0;  // index of the attributes for copy i
     for (size_t i = 0; i < count; ++i) {
       UnifiedCopy::Collect(builder, destinations[i], sources[i], sizes[i]);
-      if (given == nullptr || indices == nullptr || attribute_count == 0) continue;  // refused by the driver
+      if (given == nullptr || indices == nullptr || attribute_count == 0) continue;  // the driver refuses it
       while (at + 1 < attribute_count && indices[at + 1] <= i) ++at;
       if (given[at].source_order != CopyAttributes::kStreamOrder) builder->EarlyRange(sources[i], sizes[i]);
     }
   }
 };
 
-// Operations of three dimensions: a batch (count, operations, ...), or one (operation, flags, stream).
+// Takes operations in three dimensions: a batch (count, operations, ...), or one (operation, flags, stream).
 struct PitchedBatchCopy {
   template <typename Op, typename... Rest>
   static void Collect(AccessSetBuilder* builder, size_t count, const Op* ops, Rest...) {
@@ -216,7 +221,7 @@ struct PitchedBatchCopy {
         Operand(builder, ops[i].dst);
         if (ValueOf(ops[i].srcAccessOrder) != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM &&
             ValueOf(ops[i].src.type) == CU_MEMCPY_OPERAND_TYPE_POINTER) {
-          builder->EarlyRange(ops[i].src.op.ptr.ptr, 1);  // as an operand's: its first byte names the block
+          builder->EarlyRange(ops[i].src.op.ptr.ptr, 1);  // the first byte names the block, as in Operand
         }
         Written(builder, ops[i]);
       }
@@ -228,7 +233,7 @@ struct PitchedBatchCopy {
   }
 
  private:
-  // Lengths between two pointers are in bytes.
+  // Records a write between two pointers, whose lengths are in bytes.
   template <typename Op>
   static void Written(AccessSetBuilder* builder, const Op& op) {
     if (op.src.type != CU_MEMCPY_OPERAND_TYPE_POINTER || op.dst.type != CU_MEMCPY_OPERAND_TYPE_POINTER)
@@ -241,20 +246,21 @@ struct PitchedBatchCopy {
     CollectPitchedWrite(builder, place(op.dst), place(op.src), op.extent.width, op.extent.height,
                         op.extent.depth);
   }
-  // A legal copy stays inside one allocation, so its first byte names the block; lengths here are in elements
-  // of the other side's array, which are not known.
+  // A legal copy stays inside one allocation, so its first byte names the block. The lengths here are in
+  // elements of the other side's array, whose size is not known.
   template <typename OperandType>
   static void Operand(AccessSetBuilder* builder, const OperandType& operand) {
     if (ValueOf(operand.type) == CU_MEMCPY_OPERAND_TYPE_POINTER) builder->Address(operand.op.ptr.ptr);
   }
 };
 
-// (count, operations, flags, stream) of copies over a fabric: an operand is a pointer, or a place in a logical
-// endpoint, whose memory stays since it was bound. The struct's layout is that of cuda.h from 13.5 on.
+// Takes (count, operations, flags, stream) of copies over a fabric. An operand is a pointer, or a place in a
+// logical endpoint, whose memory stays from the time it was bound. The struct's layout is that of cuda.h from
+// 13.5 on.
 struct FabricCopy {
   struct Operand {
     static constexpr int kPointer = 1;
-    int type;           // kPointer, or of an endpoint
+    int type;           // kPointer, or the type of an endpoint
     uint64_t address;   // or the endpoint's id
     uint64_t location;  // or the offset in the endpoint
   };
@@ -282,8 +288,8 @@ struct FabricCopyBatch {
   }
 };
 
-// (destination, value, count[, stream]); the value's type is the element's. What lay there is gone; the value
-// is not looked at.
+// Takes (destination, value, count[, stream]); the value has the element's type. The addresses that lay there
+// are gone. The value is not looked at.
 struct Memset {
   template <typename D, typename V, typename N, typename... Rest>
   static void Collect(AccessSetBuilder* builder, D destination, V, N count, Rest...) {
@@ -292,7 +298,7 @@ struct Memset {
   }
 };
 
-// (destination, pitch, value, width, height[, stream]): `height` rows, `pitch` bytes apart.
+// Takes (destination, pitch, value, width, height[, stream]): `height` rows, `pitch` bytes apart.
 struct PitchedMemset {
   template <typename D, typename P, typename V, typename N, typename... Rest>
   static void Collect(AccessSetBuilder* builder, D destination, P pitch, V, N width, N height, Rest...) {
@@ -302,7 +308,7 @@ struct PitchedMemset {
   }
 };
 
-// (address, bytes, ...): a range that is prefetched.
+// Takes (address, bytes, ...) of a range that is prefetched.
 struct OneRange {
   template <typename... Rest>
   static void Collect(AccessSetBuilder* builder, CUdeviceptr address, size_t bytes, Rest...) {
@@ -310,8 +316,8 @@ struct OneRange {
   }
 };
 
-// (addresses, sizes, count, ...): ranges that are prefetched or discarded. What lay in a discarded one counts
-// on.
+// Takes (addresses, sizes, count, ...) of ranges that are prefetched or discarded. The addresses that lay in
+// a discarded range still count.
 struct RangeBatch {
   template <typename... Rest>
   static void Collect(AccessSetBuilder* builder, const CUdeviceptr* addresses, const size_t* sizes,
@@ -322,7 +328,8 @@ struct RangeBatch {
   }
 };
 
-// (parameters, count, ...) of the decompression engine: source, destination, word for the actual size.
+// Takes (parameters, count, ...) of the decompression engine: source, destination, and a word for the actual
+// size.
 struct DecompressBatch {
   template <typename Params, typename... Rest>
   static void Collect(AccessSetBuilder* builder, const Params* params, size_t count, Rest...) {
@@ -332,13 +339,14 @@ struct DecompressBatch {
       for (size_t i = 0; params != nullptr && i < count; ++i) {
         builder->Range(AddressOf(params[i].src), params[i].srcNumBytes);
         builder->Range(AddressOf(params[i].dst), params[i].dstNumBytes);
-        builder->Range(AddressOf(params[i].dstActBytes), sizeof(cuuint32_t));  // how many came out
+        builder->Range(AddressOf(params[i].dstActBytes), sizeof(cuuint32_t));  // the word for the actual size
       }
     }
   }
 };
 
-// (stream, address, value, flags): a word that a stream waits for, or writes. What it writes may be an address.
+// Takes (stream, address, value, flags) of a word that a stream waits for or writes. The word that it writes
+// may be an address.
 struct WordRead {
   template <typename V>
   static void Collect(AccessSetBuilder* builder, CUstream, CUdeviceptr address, V, unsigned int) {
@@ -352,8 +360,8 @@ struct WordWritten {
     builder->WritesFromHost(address, &value, sizeof(value));
   }
 };
-// (stream, count, operations, flags): as the two above, one after the other. The words of operations that are
-// not known are looked through.
+// Takes (stream, count, operations, flags): the two above, one after the other. The words of an operation
+// that is not known are scanned.
 struct WordBatch {
   static void Collect(AccessSetBuilder* builder, CUstream stream, unsigned int count,
                       const CUstreamBatchMemOpParams* ops, unsigned int) {
@@ -370,7 +378,7 @@ struct WordBatch {
           break;
         case CU_STREAM_MEM_OP_BARRIER:
         case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES: break;                              // no addresses
-        default: ScanBytes(&ops[i], sizeof(ops[i]), builder->map(), &builder->set());  // newer ones
+        default: ScanBytes(&ops[i], sizeof(ops[i]), builder->map(), &builder->set());  // a newer operation
       }
     }
   }

@@ -4,7 +4,7 @@ namespace spillway::integration {
 
 CUresult PassEarlyReads(const AccessSetBuilder* builder, allocator::StreamRef stream,
                         absl::FunctionRef<CUresult()> pass) {
-  // What a captured call may read early stays from then on (PassIntoGraph).
+  // The blocks that a captured call may read early stay from then on (PassIntoGraph).
   if (builder->early().empty() || IsCapturing(*builder->state(), stream)) return pass();
   if (ContextTells(*builder->state(), *builder->context())) {
     const CUresult asked = FindCurrentContext(*builder->state(), &stream.context);

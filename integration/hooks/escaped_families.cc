@@ -15,7 +15,7 @@
 namespace spillway::integration {
 namespace {
 
-// First words of the tables that CUDA's runtime and libraries are known to ask for in ordinary use
+// The first words of the tables that CUDA's runtime and libraries are known to ask for in ordinary use
 // (docs/escaped-pointers.md).
 constexpr unsigned char kKnownTables[][4] = {
     {0x6b, 0xd5, 0xfb, 0x6c},  // runtime interface
@@ -36,7 +36,7 @@ bool IsKnown(const CUuuid& id) {
                      [&](const auto& known) { return std::memcmp(known, id.bytes, sizeof(known)) == 0; });
 }
 
-// "private driver table 12458358-a7c2-1e59-2177-ef3556188709".
+// Returns a name like "private driver table 12458358-a7c2-1e59-2177-ef3556188709".
 std::string TableName(const CUuuid& id) {
   std::string name = "private driver table ";
   for (size_t i = 0; i < sizeof(id.bytes); ++i) {
@@ -48,7 +48,7 @@ std::string TableName(const CUuuid& id) {
   return name;
 }
 
-// The file name of the library that contains the address.
+// Returns the file name of the library that contains the address.
 std::string LibraryOf(const void* address) {
   Dl_info info = {};
   if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return "a program";
@@ -71,7 +71,7 @@ uint64_t ElementBytes(CUtensorMapDataType type) {
     case CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ:
     case CU_TENSOR_MAP_DATA_TYPE_TFLOAT32:
     case CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ: return 4;
-    default: return 1;  // packed ones, of less than a byte
+    default: return 1;  // packed types, of less than a byte
   }
 }
 
@@ -79,7 +79,8 @@ uint64_t ElementBytes(CUtensorMapDataType type) {
 
 namespace {
 
-// Whether the node takes its child over, so that nodes which are added to the child later are its own as well.
+// Returns whether the node takes its child over, so that nodes which are added to the child later are the
+// node's as well.
 template <typename Child>
 bool TakesOver(const Child& child) {
   if constexpr (requires { child.ownership; }) {
@@ -152,7 +153,7 @@ CUresult PassChanged(const RowInfo& row, CUgraphExec exec, CUgraph graph, RealCa
 
 namespace {
 
-// Adds what a launch of `exec` names, to an empty set; false: it is not known.
+// Adds what a launch of `exec` names, to an empty set. Returns false if that is not known.
 bool CollectExec(AccessSetBuilder* builder, CUgraphExec exec) {
   return builder->state()->graphs.Visit(exec, [&](const GraphBlocks::Ranges& ranges, uint64_t signature) {
     builder->Blocks(ranges);
@@ -160,12 +161,12 @@ bool CollectExec(AccessSetBuilder* builder, CUgraphExec exec) {
   });
 }
 
-// A launch on a stream that is captured.
+// Passes a launch on a stream that is being captured.
 CUresult LaunchIntoCapture(AccessSetBuilder* builder, const RowInfo& row, CUgraphExec exec,
                            allocator::StreamRef stream, RealCall real) {
   HookState* const state = GetHookState();
   const uint64_t capture = CaptureOf(*state, stream);
-  // Without an id, or a certain answer, nobody can tell which graph it becomes.
+  // Nobody can tell which graph a capture becomes if it has no id or the driver's answer is uncertain.
   if (builder != nullptr && !state->graphs.Follows(capture)) {
     if (!CollectExec(builder, exec)) builder->NotUnderstood("a graph of unknown nodes inside another");
     return PassUnfollowed(builder, row, real);
@@ -223,8 +224,8 @@ CUresult NoteTensorMap(const RowInfo& row, const CUtensorMap* map, uint64_t addr
 
 CUresult TensorMapMoved::Call(const RowInfo& row, decltype(&::cuTensorMapReplaceAddress) real,
                               CUtensorMap* map, void* address) {
-  // The map's old content tells how many bytes it covers. A map over external memory is taken to lie in one
-  // block.
+  // The old content of the map shows how many bytes it covers. A map over external memory is taken to lie in
+  // one block.
   const uint64_t known = map == nullptr ? 0 : GetHookState()->tensor_maps.Find(map).bytes;
   const CUresult result = real(map, address);
   if (result != CUDA_SUCCESS) return result;

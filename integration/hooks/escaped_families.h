@@ -1,7 +1,7 @@
 // Families for calls that let an address of ours go where no launch's parameters show it: nodes of graphs,
 // textures and surfaces, tensor maps, globals of modules, tables of the driver's private functions. They run
-// on the thread of the call, which is refused when its blocks cannot be pinned. HookState keeps what is
-// pinned and what ends it, and what graphs name. docs/escaped-pointers.md says what is covered.
+// on the thread of the call, which is refused if its blocks cannot be pinned. HookState keeps the pins, what
+// ends them, and what graphs name. docs/escaped-pointers.md lists what is covered.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_ESCAPED_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_ESCAPED_FAMILIES_H_
@@ -16,38 +16,38 @@
 
 namespace spillway::integration {
 
-// The graphs that a new node of `graph` runs: a child, or the bodies that the driver has made for it. Null:
-// it is not known whose node that is.
+// Records the graphs that a new node of `graph` runs: a child, or the bodies that the driver has made for it.
+// Null: it is not known whose node that is.
 void NoteGraphsAdded(GraphBlocks* graphs, CUgraph graph, CUgraphNode node, const CUgraphNodeParams& params);
-// The node of the executable graph runs another child.
+// Records that the node of the executable graph runs another child.
 void NoteGraphsSet(GraphBlocks* graphs, CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams& params);
-// The graphs that belong to a node whose parameters the driver gives out.
+// Records the graphs that belong to a node whose parameters the driver gives out.
 void NoteGraphsFound(GraphBlocks* graphs, const CUgraphNodeParams& params);
 // Adds what the child among the parameters names, if there is one, to the builder's set.
 void CollectChild(AccessSetBuilder* builder, const CUgraphNodeParams* params);
-// Adds what the graph names. Where that is not known, evictions end.
+// Adds what the graph names. Evictions end if that is not known.
 void CollectGraph(AccessSetBuilder* builder, CUgraph graph);
-// Calls `real`, which puts the builder's set where no launch of a graph shows it: it stays on the GPU until
-// it is freed.
+// Calls `real`, which puts the builder's set where no launch of a graph shows it: the set stays on the GPU
+// until it is freed.
 CUresult PassUnfollowed(AccessSetBuilder* builder, const RowInfo& row, RealCall real);
-// Calls `real`, after which nodes of `exec` run what `graph` runs, and then `note`. Where kernels may launch
+// Calls `real`, after which nodes of `exec` run what `graph` runs, and then `note`. If kernels may launch
 // `exec`, the graph's blocks stay on the GPU until they are freed.
 CUresult PassChanged(const RowInfo& row, CUgraphExec exec, CUgraph graph, RealCall real,
                      absl::FunctionRef<void(GraphBlocks*)> note);
 
-// A node is made, or gets other parameters. The launches of its graph name what it names. Where it is not
-// known whose node it is, or kernels may launch the executable graph, the blocks stay on the GPU until they
-// are freed: they are pinned before the real call, which is not made when that fails.
+// Wraps calls that make a node or give it other parameters. The launches of the node's graph name what the
+// node names. If it is not known whose node it is, or kernels may launch the executable graph, the blocks are
+// pinned before the real call and stay until they are freed. The real call is not made if that fails.
 struct NodeParameters {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
     HookScope scope;
     AccessSetBuilder* const builder = scope.builder();
-    const CUgraph graph = FirstOf<CUgraph>(args...);         // null where a node's parameters are set
-    const CUgraphExec exec = FirstOf<CUgraphExec>(args...);  // null: a node of a graph
+    const CUgraph graph = FirstOf<CUgraph>(args...);         // null if the call sets a node's parameters
+    const CUgraphExec exec = FirstOf<CUgraphExec>(args...);  // null if the node is one of a graph
     if (builder == nullptr) {
       const CUresult result = real(args...);
-      // No block exists yet. The graphs inside the node may get nodes that name one.
+      // No block exists yet, but the graphs inside the node may get nodes that name one later.
       if (result == CUDA_SUCCESS && !InsideHookedCall()) NoteGraphs(&GetHookState()->graphs, args...);
       return result;
     }
@@ -72,21 +72,21 @@ struct NodeParameters {
   }
 
  private:
-  // The graphs inside a node that is made, or gets other parameters, in a graph. They may get nodes that name
-  // blocks when there are blocks.
+  // Records the graphs inside a node of a graph that is made or gets other parameters. They may get nodes
+  // that name blocks once there are blocks.
   template <typename... A>
   static void NoteGraphs(GraphBlocks* graphs, A... args) {
     const CUgraphNodeParams* const params = FirstOf<CUgraphNodeParams*>(args...);
     if (params == nullptr || FirstOf<CUgraphExec>(args...) != nullptr) return;
     const CUgraph graph = FirstOf<CUgraph>(args...);
     CUgraphNode* const made = FirstOf<CUgraphNode*>(args...);
-    // Without a graph among the arguments it is not known whose a child is that is put in.
+    // The owner of a child that is put in is not known without a graph among the arguments.
     if (graph == nullptr) NoteGraphsAdded(graphs, nullptr, nullptr, *params);
     if (graph != nullptr && made != nullptr) NoteGraphsAdded(graphs, graph, *made, *params);
   }
 };
 
-// cuGraphCreate: the handle may be one that ended unseen, inside another graph.
+// cuGraphCreate: the handle may be that of a graph which ended unseen, inside another graph.
 struct GraphMade {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphCreate) real, CUgraph* graph, unsigned int flags) {
     HookState* const state = GetHookState();
@@ -97,7 +97,7 @@ struct GraphMade {
 };
 
 // (node*, graph, dependencies, count, child): the graph runs what the child runs. The driver copies the
-// child, which may end before the graph does.
+// child, so the child may end before the graph does.
 struct ChildNode {
   static CUresult Call(const RowInfo& row, decltype(&::cuGraphAddChildGraphNode) real, CUgraphNode* node,
                        CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraph child) {
@@ -132,8 +132,8 @@ struct GraphCloned {
     return result;
   }
 };
-// (exec*, graph, ...): launches of the executable graph name what the graph names, which may be destroyed.
-// What kernels may launch must be there at any time.
+// (exec*, graph, ...): launches of the executable graph name what the graph names, even after the graph is
+// destroyed. The blocks of a graph that kernels may launch must be on the GPU at any time.
 struct GraphInstantiated {
   template <typename... Rest>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUgraphExec*, CUgraph, Rest...),
@@ -164,7 +164,7 @@ struct GraphInstantiated {
   }
 };
 // (exec, graph, ...): what the executable graph names is replaced by what the graph names. After a failed
-// update the old counts.
+// update the old still counts.
 struct ExecUpdated {
   template <typename... Rest>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUgraphExec, CUgraph, Rest...),
@@ -174,7 +174,8 @@ struct ExecUpdated {
         [&](GraphBlocks* graphs) { graphs->Update(exec, graph); });
   }
 };
-// (node, graph*): the graph inside a node, or (node, parameters*): nodes may be added to it from now on.
+// (node, graph*): the graph inside a node, or (node, parameters*): nodes may be added to that graph from now
+// on.
 struct InnerGraphFound {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphChildGraphNodeGetGraph) real, CUgraphNode node,
                        CUgraph* graph) {
@@ -192,7 +193,7 @@ struct InnerGraphFound {
     return result;
   }
 };
-// What it named stays with the graph, of which it is not known what each node names.
+// cuGraphDestroyNode: what the node named stays with the graph, since it is not known what each node names.
 struct NodeEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphDestroyNode) real, CUgraphNode node) {
     const CUresult result = real(node);
@@ -200,21 +201,21 @@ struct NodeEnd {
     return result;
   }
 };
-// (exec, stream): a launch that names what the nodes name. On a stream that is captured its nodes become
-// nodes of the graph that is captured, and may outlive it there.
+// (exec, stream): a launch that names what the nodes name. On a stream that is being captured its nodes
+// become nodes of the captured graph, and may outlive the executable graph there.
 struct GraphLaunched {
   static CUresult Call(const RowInfo& row, decltype(&::cuGraphLaunch) real, CUgraphExec exec,
                        CUstream stream);
 };
 // The graph is forgotten before the real call, since another thread may get the handle as soon as the driver
-// has it back. Where the driver refuses, nothing is known of it any more.
+// has it back. If the driver refuses, nothing is known of the graph from then on.
 struct GraphEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphDestroy) real, CUgraph graph) {
     GetHookState()->graphs.DropGraph(graph);
     return real(graph);
   }
 };
-// Likewise.
+// The executable graph is forgotten before the real call, as in GraphEnd.
 struct ExecEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphExecDestroy) real, CUgraphExec exec) {
     GetHookState()->graphs.DropExec(exec);
@@ -222,8 +223,8 @@ struct ExecEnd {
   }
 };
 
-// (object*, resource, ...): the words of the resource are looked through, and the blocks that they name stay
-// while the object exists. Those of an array are not ours.
+// (object*, resource, ...): the words of the resource are scanned, and the blocks that they name stay while
+// the object exists. An array's words name no block of ours.
 template <ObjectPins::Kind kKind>
 struct ObjectMade {
   template <typename... Rest>
@@ -238,43 +239,45 @@ struct ObjectMade {
     PinTicket ticket;
     const CUresult result =
         PassPinning(builder, allocator::PinReason::kTexture, &ticket, [&] { return real(object, rest...); });
-    // An earlier object of that name was destroyed unseen: its blocks stay until they are freed.
+    // An earlier object of that name was destroyed unseen. Its blocks stay until they are freed, as the
+    // dropped ticket ends no pins.
     if (result == CUDA_SUCCESS && object != nullptr) {
       builder->state()->objects.Add(kKind, *object, std::move(ticket));
     }
     return result;
   }
 };
-// It is not known which streams still run kernels with the object. So the call waits for the device, as a
-// free does. The blocks of an object that the driver does not let go of stay until they are freed.
+// It is not known which streams still run kernels with the object, so the call waits for the device, as a
+// free does. If the driver does not let the object go, its blocks stay until they are freed.
 template <ObjectPins::Kind kKind>
 struct ObjectEnd {
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(unsigned long long),
                        unsigned long long object) {
     HookState* const state = GetHookState();
-    PinTicket ticket = state->objects.Take(kKind, object);  // before: the name may be given out again
+    PinTicket ticket = state->objects.Take(kKind, object);  // before the call, which frees the name
     const CUresult result = real(object);
     HookContext* const context = ContextOf(state);
     const auto synchronize = state->real.Ask<Row::cuCtxSynchronize>();
     if (result != CUDA_SUCCESS || ticket.blocks.empty() || context == nullptr || synchronize == nullptr)
       return result;
-    // Not during a capture, which waiting would break. The blocks then stay until they are freed.
+    // Waiting would break a capture. The blocks stay until they are freed then.
     if (state->captures.load() != 0 || synchronize() != CUDA_SUCCESS) return result;
     EndPins(context->devices, &ticket, {});
     return result;
   }
 };
 
-// Bytes from the first to the last element of a tensor; at least 1. `strides` are of the dimensions from the
-// second on, in bytes, as the encoders take them. Packed elements of less than a byte count as one.
+// Returns the bytes from the first to the last element of a tensor; at least 1. `strides` has those of the
+// dimensions from the second on, in bytes, as the encoders take them. Packed elements of less than a byte
+// count as one byte.
 uint64_t TensorBytes(CUtensorMapDataType type, cuuint32_t rank, const cuuint64_t* sizes,
                      const cuuint64_t* strides);
-// Remembers a map over memory of ours. When there is no place for it, pins its blocks; the result is then the
+// Records a map over memory of ours. If there is no place for it, pins its blocks; the result is then the
 // gate's.
 CUresult NoteTensorMap(const RowInfo& row, const CUtensorMap* map, uint64_t address, uint64_t bytes);
 
-// The encoders: (map*, data type, rank, address, sizes, strides, ...). A map over memory of ours is noted,
-// once the driver has written it, since it is found again by its bytes.
+// The encoders: (map*, data type, rank, address, sizes, strides, ...). A map over memory of ours is recorded
+// after the driver has written it, since it is found again by its bytes.
 struct TensorMapEncoded {
   template <typename... Rest>
   static CUresult Call(const RowInfo& row,
@@ -287,14 +290,14 @@ struct TensorMapEncoded {
     return NoteTensorMap(row, map, AddressOf(address), TensorBytes(type, rank, sizes, strides));
   }
 };
-// cuTensorMapReplaceAddress: the map with its new address is noted. The old content says how many bytes it
-// covers; a map that is not known is taken to lie in one block.
+// cuTensorMapReplaceAddress: the map with its new address is recorded. The old content shows how many bytes
+// it covers; a map that is not known is taken to lie in one block.
 struct TensorMapMoved {
   static CUresult Call(const RowInfo& row, decltype(&::cuTensorMapReplaceAddress) real, CUtensorMap* map,
                        void* address);
 };
 // (map*, class, ...): the map is changed in place and leads where it led before. It is known by its bytes, so
-// that the new ones have to be noted.
+// the new ones have to be recorded.
 struct TensorMapReclassed {
   template <typename... Rest>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUtensorMap*, Rest...), CUtensorMap* map,
@@ -306,7 +309,7 @@ struct TensorMapReclassed {
     return NoteTensorMap(row, map, known.address, known.bytes);
   }
 };
-// (address*, bytes*, module or library, name): the global is noted, since small copies into it may be
+// (address*, bytes*, module or library, name): the global is recorded, since small copies into it may be
 // addresses. They count until they are overwritten, or until the module is unloaded (ModuleEnd).
 struct GlobalFound {
   template <typename P, typename N, typename Module>
@@ -322,9 +325,9 @@ struct GlobalFound {
   }
 };
 
-// cuGetExportTable: tables of private functions of the driver. One that is not known is logged, once for each
-// library, and in strict mode switches eviction off. Inlined into the wrapper, so that the return address is
-// that of the library.
+// cuGetExportTable: tables of private functions of the driver. A table that is not known is logged, once for
+// each library, and switches eviction off in strict mode. The call is inlined into the wrapper, so that the
+// return address is the library's.
 struct ExportTable {
   __attribute__((always_inline)) static CUresult Call(const RowInfo&, decltype(&::cuGetExportTable) real,
                                                       const void** table, const CUuuid* id) {
@@ -335,7 +338,7 @@ struct ExportTable {
   }
 
  private:
-  // The tables that are known, and taken as harmless, stand in the source.
+  // Logs a table that is not known. The source lists the tables that are known and taken as harmless.
   static void Note(const CUuuid& id, const void* caller);
 };
 

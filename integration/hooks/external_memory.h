@@ -1,8 +1,8 @@
-// ExternalMemory: counts the device memory of driver allocations that are not ours, per device, from the
-// first hooked call on. The wrappers of allocation calls report to it, on any thread; it remembers sizes,
-// since a free has none. A device's Residency gets the sum when it is attached and each change after that, on
-// the calling thread and without the lock. Contexts and modules do not count. Nothing fails; what the
-// wrappers have not seen is not counted.
+// ExternalMemory counts the device memory of driver allocations that are not ours, per device, from the first
+// hooked call on. The wrappers of allocation calls report to it, on any thread; it remembers sizes, since a
+// free has none. A device's Residency gets the sum when it is attached, and each change after that, on the
+// calling thread and without the lock. Contexts and modules do not count. No call fails; an allocation that
+// the wrappers have not seen is not counted.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_EXTERNAL_MEMORY_H_
 #define SPILLWAY_INTEGRATION_HOOKS_EXTERNAL_MEMORY_H_
@@ -27,24 +27,24 @@ class ExternalMemory {
   ExternalMemory& operator=(const ExternalMemory&) = delete;
 
   // Whole allocations, named by their address or by the handle of an array; `kind` keeps the two apart.
-  // Device ordinals outside 0..kMaxDevices-1 are not counted. Any thread.
+  // Device ordinals outside 0..kMaxDevices-1 are not counted. Thread-safe.
   enum class Kind : uint8_t { kAddress, kArray, kMipmappedArray };
   void OnAllocate(Kind kind, uint64_t key, int device, uint64_t bytes);
-  uint64_t OnFree(Kind kind, uint64_t key);  // its bytes; 0 when it was not known
+  uint64_t OnFree(Kind kind, uint64_t key);  // returns the allocation's bytes; 0 if it was not known
 
   // Physical memory of the virtual memory calls. It lives until its handle is released, once more for each
-  // retain, and nothing maps it. Any thread.
+  // retain, and nothing maps it any more. Thread-safe.
   void OnCreate(CUmemGenericAllocationHandle handle, int device, uint64_t bytes);
   void OnRetain(CUmemGenericAllocationHandle handle);
   void OnRelease(CUmemGenericAllocationHandle handle);
   void OnMap(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle);
   void OnUnmap(CUdeviceptr address, uint64_t bytes);
 
-  // Everything on `device` is gone: its primary context was reset. Handles that are named later are not
+  // Forgets everything on `device`, whose primary context was reset. Handles that are named later are not
   // known.
   void ForgetDevice(int device);
 
-  // Reports the device's external bytes to `residency`: the sum now, then each change. Null: no more reports.
+  // Reports the device's external bytes to `residency`: the sum now, then each change. Null ends the reports.
   void Attach(int device, allocator::Residency* residency);
   int64_t bytes(int device) const;
 
@@ -53,13 +53,13 @@ class ExternalMemory {
     int device = 0;
     uint64_t bytes = 0;
   };
-  // Of one handle. It is dropped when both counts are 0.
+  // The memory of one handle. It is dropped when both counts are 0.
   struct Physical {
     Entry entry;
     int references = 1;
     int mappings = 0;
   };
-  // Of a part of a handle's memory; an unmap may cover several.
+  // A mapping of a part of a handle's memory; an unmap may cover several.
   struct Mapping {
     uint64_t bytes = 0;
     CUmemGenericAllocationHandle handle = 0;
@@ -70,7 +70,7 @@ class ExternalMemory {
     int64_t delta = 0;
   };
   Change AddLocked(int device, int64_t delta) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Forgets the physical memory when it has neither a handle nor a mapping.
+  // Forgets the physical memory if it has neither a handle nor a mapping.
   Change DropUnusedLocked(CUmemGenericAllocationHandle handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void Report(const Change& change);
   static bool Counts(int device) { return device >= 0 && device < allocator::kMaxDevices; }

@@ -8,10 +8,11 @@ namespace spillway::integration {
 namespace {
 
 constexpr size_t kFirstCapacity = 1024;
-// A driver that never says "past the end" must not hang the launch: 32,764 bytes of parameters are the most.
+// A driver that never answers "past the end" must not hang the launch; no kernel has more than 32,764 bytes
+// of parameters.
 constexpr size_t kMostParams = 32764;
 
-// Path of the shared object that `address` lies in; empty for memory of no object.
+// Returns the path of the shared object that contains `address`; empty for memory of no object.
 std::string_view ObjectAt(const void* address) {
   Dl_info info = {};
   if (address == nullptr || dladdr(address, &info) == 0 || info.dli_fname == nullptr) return "";
@@ -80,7 +81,7 @@ std::string ModuleOrigins::Find(const void* handle) const {
   return found == files_.end() ? "" : found->second;
 }
 
-// ---- What the driver answers.
+// ---- Answers of the driver.
 
 namespace {
 
@@ -92,8 +93,8 @@ FunctionQueries::Answer AnswerOf(CUresult result) {
 
 }  // namespace
 
-// Of a handle of the right kind INVALID_VALUE says that it has no such parameter; the first index answers so for
-// a kernel without any.
+// INVALID_VALUE for a handle of the right kind means that it has no such parameter; a kernel without any
+// answers so at the first index.
 FunctionQueries::Answer DriverFunctionQueries::ParamSize(void* handle, HandleKind kind, size_t index,
                                                          size_t* bytes) const {
   size_t offset = 0;
@@ -175,8 +176,8 @@ void FunctionRegistry::NoteNamed(void* handle, HandleKind kind) {
   if (kinds_.Find(handle).kind == HandleKind::kUnknown) NoteLocked(handle, kind, owner);
 }
 
-// The kind is looked at before the question, which must not be asked of the other one, and after it, since other
-// threads are given handles meanwhile.
+// The kind is looked up before the question, which must not be asked about a handle of the other kind, and
+// again after it, since other threads are given handles meanwhile.
 void FunctionRegistry::NoteGiven(void* handle, HandleKind kind) {
   const void* owner = nullptr;
   for (const bool asked : {false, true}) {
@@ -203,7 +204,7 @@ void FunctionRegistry::Forget(const void* owner) {
   for (const void* handle : kinds_.Forget(owner)) DropLocked(handle);
 }
 
-// What was learnt of the handle before is of something else.
+// Anything that was learnt of the handle before belongs to something else.
 void FunctionRegistry::NoteLocked(const void* handle, HandleKind kind, const void* owner) {
   if (kinds_.Note(handle, kind, owner)) DropLocked(handle);
 }
@@ -224,7 +225,7 @@ const FunctionInfo* FunctionRegistry::Learn(void* handle) {
       os::MutexLock lock(&mu_);
       origin = kinds_.Find(handle);
     }
-    // Asked without the lock: a lazy load inside the driver may take long.
+    // The driver is asked without the lock, since a lazy load inside it may take long.
     FunctionInfo info = Ask(handle, origin);
     os::MutexLock lock(&mu_);
     if (kinds_.Find(handle).number != origin.number) continue;  // given out again meanwhile
@@ -255,7 +256,7 @@ FunctionInfo FunctionRegistry::Ask(void* handle, const HandleKinds::Origin& orig
     info.unanswered |= answer == Answer::kFailed || answer == Answer::kNoMemory;
     info.no_memory |= answer == Answer::kNoMemory;
   }
-  // Without a name it may be one of the list, or of NCCL's.
+  // A kernel without a name may be one of the list, or of NCCL's.
   info.understood = laid_out == Answer::kOk && named == Answer::kOk;
   if (IsNcclName(info.name)) info.nccl = NcclOf(info);
   info.plain = info.understood && info.denied == nullptr && info.nccl == NcclKernel::kNone;
@@ -321,7 +322,7 @@ void FunctionRegistry::GrowLocked() {
   for (const Entry& entry : old->entries) {
     void* const handle = entry.handle.load(std::memory_order_relaxed);
     const FunctionInfo* const info = entry.info.load(std::memory_order_relaxed);
-    if (handle == nullptr || info == nullptr) continue;  // dropped ones are forgotten here
+    if (handle == nullptr || info == nullptr) continue;  // dropped handles are forgotten here
     size_t at = Hash(handle) & table->mask;
     while (table->entries[at].handle.load(std::memory_order_relaxed) != nullptr) at = (at + 1) & table->mask;
     table->entries[at].info.store(info, std::memory_order_relaxed);

@@ -1,10 +1,10 @@
-// What is known of kernels. FunctionRegistry has the parameter layout and the tag of each handle. It asks the
-// driver once; afterwards every launch reads without a lock, on its own thread. A handle may be a CUfunction,
-// or a CUkernel cast to one: the hooks on the calls that give handles out note which (HandleKinds), and the
-// driver is asked for that kind only. A handle that no hook has seen is not asked for at all: nothing is known
-// of it. An unload drops the handles of what it ends. ModuleOrigins has the file that each kernel came from. A
-// kernel without a layout counts as not understood; what the driver fails to answer is asked again at the next
-// launch; nothing else fails.
+// The facts about kernels. FunctionRegistry has the parameter layout and the tag of each handle. It asks the
+// driver once; every launch after that reads without a lock, on its own thread. A handle may be a CUfunction,
+// or a CUkernel cast to one. The hooks on the calls that give handles out record which it is (HandleKinds),
+// and the driver is asked for that kind only. The driver is not asked at all about a handle that no hook has
+// seen: nothing is known of it. An unload drops the handles of what it ends. ModuleOrigins has the file that
+// each kernel came from. A kernel without a layout counts as not understood. A question that the driver fails
+// to answer is asked again at the next launch. No other call fails.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_FUNCTION_REGISTRY_H_
 #define SPILLWAY_INTEGRATION_HOOKS_FUNCTION_REGISTRY_H_
@@ -30,31 +30,33 @@ namespace spillway::integration {
 
 enum class HandleKind : uint8_t { kUnknown, kFunction, kKernel };
 
-// Of each handle of a kernel that the driver gave out: its kind, and which module or library it ends with.
-// What is noted of a handle that has ended does no harm: one that comes back is given out anew, which replaces
-// it, also where the owner is the same: a library outlives the contexts that its functions end with. Its owner
-// locks.
+// The origin of each handle of a kernel that the driver gave out: its kind, and the module or library that it
+// ends with. A record of a handle that has ended does no harm: a handle that comes back is given out anew,
+// which replaces the record. It does so even if the owner is the same, as a library outlives the contexts
+// that its functions end with. Not thread-safe; the owner locks.
 class HandleKinds {
  public:
   struct Origin {
     HandleKind kind = HandleKind::kUnknown;
-    const void* owner = nullptr;  // CUmodule or CUlibrary; null: not known
-    uint64_t number = 0;          // another one for each time that the handle meant something else
-    uint64_t context_ends = 0;    // of all contexts, when it was given out
+    const void* owner = nullptr;  // CUmodule or CUlibrary; null if not known
+    uint64_t number = 0;          // differs for each time that the handle meant something else
+    uint64_t context_ends = 0;    // the number of contexts that had ended when it was given out
   };
 
-  // The driver has given out `handle`, a kernel of `owner`. False when that was known and no context has ended
-  // since; of a handle without an owner it never is.
+  // Records that the driver has given out `handle`, a kernel of `owner`. Returns false if that was known and
+  // no context has ended since; a handle without an owner is never known.
   bool Note(const void* handle, HandleKind kind, const void* owner);
-  // Nothing is known of the handle any more.
+  // Forgets the handle.
   void Drop(const void* handle);
-  // `module` is that of `library`: what comes from it ends with the library.
+  // Records that `module` is that of `library`: what comes from it ends with the library.
   void NoteModuleOf(const void* module, const void* library) { libraries_[module] = library; }
-  // A context ends, or has ended: a function that is given out from now on may have the handle of another.
+  // Records that a context ends, or has ended: a function that is given out from now on may have the handle
+  // of another.
   void NoteContextEnd() { ++context_ends_; }
-  // What is known of the handle; an Origin without a kind when it was not seen.
+  // Returns what is known of the handle; an Origin without a kind if it was not seen.
   Origin Find(const void* handle) const;
-  // `owner` is about to end, or has just begun (an earlier one of that handle ended unseen). Its handles.
+  // Forgets the handles of `owner`, and returns them. `owner` is about to end, or has just begun (an earlier
+  // one with that handle ended unseen).
   std::vector<const void*> Forget(const void* owner);
 
  private:
@@ -66,54 +68,55 @@ class HandleKinds {
 };
 
 struct FunctionInfo {
-  uint64_t tag = 0;         // of the name, so equal over runs; of the handle when the driver gives no name
+  uint64_t tag = 0;         // of the name, so equal over runs; of the handle if the driver gives no name
   bool understood = false;  // false: there is no layout, or no name; a launch of it may reach any block
-  bool of_unknown_origin = false;  // not understood because no hook has seen where the handle came from
-  // Not understood because the driver failed when it was asked; the next look-up asks it again.
+  bool of_unknown_origin = false;  // not understood because no hook has seen the handle given out
+  // Not understood because the driver failed when it was asked. The next look-up asks it again.
   bool unanswered = false;
-  bool no_memory = false;  // unanswered, for want of memory: code is loaded when a kernel is first asked for
+  bool no_memory = false;  // unanswered for want of memory: code is loaded when a kernel is first asked for
   const DenyList::Entry* denied = nullptr;  // its row in the deny list
   bool plain = false;                       // understood, not denied, and none of NCCL's
   NcclKernel nccl = NcclKernel::kNone;
   ParamLayout layout;
-  std::string name;     // empty when the driver gave none
-  std::string library;  // file name of its shared object; empty when origins are not noted, or not known
+  std::string name;     // empty if the driver gave none
+  std::string library;  // file name of its shared object; empty if origins are not recorded, or not known
 };
 
-// What the registry asks of the driver, always for the handle's own kind; tests answer without one. Called on
-// launching threads.
+// The questions that the registry asks of the driver, always for the handle's own kind. Tests answer them
+// without a driver. Called on launching threads.
 class FunctionQueries {
  public:
-  // kNone: there is no such parameter, which ends their list; there is no name. The driver may answer another time
-  // after kFailed, and with more free memory after kNoMemory.
+  // kNone: there is no such parameter, which ends their list, or there is no name. After kFailed the driver
+  // may answer another time, and after kNoMemory with more free memory.
   enum class Answer { kOk, kNone, kFailed, kNoMemory };
   virtual ~FunctionQueries() = default;
-  // Size in bytes of parameter `index`.
+  // Asks for the size in bytes of parameter `index`.
   virtual Answer ParamSize(void* handle, HandleKind kind, size_t index, size_t* bytes) const = 0;
   virtual Answer Name(void* handle, HandleKind kind, std::string* name) const = 0;
-  // CUmodule or CUlibrary that the handle dies with; null when the driver does not say.
+  // Returns the CUmodule or CUlibrary that the handle ends with; null if the driver does not report it.
   virtual const void* Owner(void* handle, HandleKind kind) const = 0;
-  // The file that `owner` was loaded from, without folders; empty when not known.
+  // Returns the name of the file that `owner` was loaded from, without folders; empty if not known.
   virtual std::string LibraryOf(const void* owner) const { return ""; }
 };
 
-// The shared object, or file, that each module and library of kernels was loaded from, noted as it is loaded.
-// Enabled only in audit mode, or when a deny list names libraries. Any thread.
+// The shared object, or file, that each module and library of kernels was loaded from, recorded as it is
+// loaded. Enabled only in audit mode, or if a deny list names libraries. Thread-safe.
 class ModuleOrigins {
  public:
-  // Notes loads from now on. To be called before the first load that matters.
+  // Records loads from now on. Must be called before the first load that matters.
   void Enable() { enabled_.store(true, std::memory_order_relaxed); }
   bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
 
-  // A module or library was loaded from the image at `image` by code at `caller`. Its origin is the shared
-  // object that contains the image or, for an image made at run time, the one that contains the caller.
+  // Records that a module or library was loaded from the image at `image` by code at `caller`. Its origin is
+  // the shared object that contains the image; for an image made at run time it is the one that contains the
+  // caller.
   void NoteImage(const void* handle, const void* image, const void* caller) {
     if (enabled()) Note(handle, LibraryAt(image, caller));
   }
   void NoteFile(const void* handle, const char* path) {
     if (enabled() && path != nullptr) Note(handle, FileNameOf(path));
   }
-  // File name without folders; empty when not known.
+  // Returns the file name without folders; empty if not known.
   std::string Find(const void* handle) const;
 
  private:
@@ -126,7 +129,7 @@ class ModuleOrigins {
   std::unordered_map<const void*, std::string> files_ ABSL_GUARDED_BY(mu_);  // by module or library
 };
 
-// Asks the real driver, and the origins where they are noted. Both must outlive this object; the table is
+// Asks the real driver, and the origins if they are recorded. Both must outlive this object; the table is
 // filled before the first question.
 class DriverFunctionQueries : public FunctionQueries {
  public:
@@ -150,8 +153,9 @@ class FunctionRegistry {
   FunctionRegistry(const FunctionRegistry&) = delete;
   FunctionRegistry& operator=(const FunctionRegistry&) = delete;
 
-  // The function's info; never null, valid as long as the registry. Any thread. No lock and no allocation
-  // once the handle is known; the first look-up asks the driver, and so does each further one until it answers.
+  // Returns the function's info, which is valid as long as the registry; never null. Thread-safe. Takes no
+  // lock and allocates nothing once the handle is known. The first look-up asks the driver, and so does each
+  // further one until it answers.
   const FunctionInfo* Find(void* handle) {
     const Table* table = table_.load(std::memory_order_acquire);  // pairs with the release in GrowLocked
     for (size_t at = Hash(handle) & table->mask;; at = (at + 1) & table->mask) {
@@ -167,32 +171,33 @@ class FunctionRegistry {
     return Learn(handle);
   }
 
-  // The kernels that are marked as denied. To be called before the first Find; `list` must outlive this
-  // object.
+  // Sets the list of kernels that are marked as denied. Must be called before the first Find; `list` must
+  // outlive this object.
   void SetDenyList(const DenyList* list) { deny_list_ = list; }
-  // How the versions of NCCL in the process are found, for tests. To be called before the first Find.
+  // Replaces the search for the versions of NCCL in the process, for tests. Must be called before the first
+  // Find.
   void SetNcclVersions(std::function<std::vector<int>()> versions) { nccl_versions_ = std::move(versions); }
-  // A function with that tag, or null. Any thread; takes the lock.
+  // Returns a function with that tag, or null. Thread-safe; takes the lock.
   const FunctionInfo* FindByTag(uint64_t tag);
 
-  // ---- Handles as the driver gives them out. Any thread; each takes the lock.
+  // ---- Handles as the driver gives them out. Thread-safe; each call takes the lock.
 
   void NoteFunction(CUfunction function, CUmodule module);
   void NoteKernel(CUkernel kernel, CUlibrary library);
-  // The function of a kernel, in one context. It ends with the kernel's library.
+  // Records the function of a kernel in one context. It ends with the kernel's library.
   void NoteFunctionOf(CUfunction function, CUkernel kernel);
   void NoteModuleOf(CUmodule module, CUlibrary library);
-  // Where a member of the job's struct tells the kind (nodes of graphs) and the handle is new to us: its owner
-  // is asked.
+  // Records a handle that a member of the job's struct names, and which thereby has that kind (nodes of
+  // graphs). If the handle is new to us, the driver is asked for its owner.
   void NoteNamed(void* handle, HandleKind kind);
-  // The same of a struct that the driver has filled. Whatever is known of the handle, its layout is asked anew:
-  // the owner may be a module that no call has shown, whose end none shows either, and whose handles the next
-  // one has. Where it came from a call that gives out another kind, one of both is wrong: nothing is known of
-  // the handle from then on, and nothing asked.
+  // Records a handle in a struct that the driver has filled. Its layout is asked for anew whatever is known
+  // of it: the owner may be a module that no call has shown, whose end no call shows either, and whose
+  // handles go to the next one. If the handle came from a call that gives out another kind, one of the two is
+  // wrong: nothing is known of the handle from then on, and nothing is asked.
   void NoteGiven(void* handle, HandleKind kind);
-  // A context ends, or has ended.
+  // Records that a context ends, or has ended.
   void NoteContextEnd();
-  // A module or library is about to be unloaded, or has just been loaded.
+  // Forgets the handles of a module or library that is about to be unloaded, or has just been loaded.
   void Forget(const void* owner);
 
  private:
@@ -221,19 +226,22 @@ class FunctionRegistry {
 
   const FunctionQueries* const queries_;
   const DenyList* deny_list_ = nullptr;                                    // constant from the first Find on
-  std::function<std::vector<int>()> nccl_versions_ = &LoadedNcclVersions;  // as deny_list_
+  std::function<std::vector<int>()> nccl_versions_ = &LoadedNcclVersions;  // constant like deny_list_
   std::atomic<Table*> table_;
 
   os::Mutex mu_{os::LockRank::kRegistry};
-  // Every table ever published: a reader may still walk an outgrown one. Together less than twice the newest.
+  // Every table that was ever published, since a reader may still walk an outgrown one. Together they are
+  // less than twice the size of the newest.
   std::vector<std::unique_ptr<Table>> tables_ ABSL_GUARDED_BY(mu_);
   size_t used_ ABSL_GUARDED_BY(mu_) = 0;
   HandleKinds kinds_ ABSL_GUARDED_BY(mu_);
-  // Infos live as long as the registry, and equal ones are shared: loading the same module again adds none.
+  // Infos live as long as the registry, and equal ones are shared, so loading the same module again adds
+  // none.
   std::unordered_multimap<uint64_t, std::unique_ptr<const FunctionInfo>> infos_ ABSL_GUARDED_BY(mu_);
 };
 
-// The kernel of a graph's node whose parameters the driver gives out, in the member of its kind.
+// Records the kernel of a graph's node from the parameters that the driver gives out, in which each kind has
+// a member of its own.
 template <typename Params>
 void NoteKernelOfNode(FunctionRegistry* functions, const Params& params) {
   if constexpr (requires { params.kern; }) {

@@ -8,16 +8,16 @@ namespace {
 using allocator::BlockId;
 using allocator::StreamRef;
 
-// The one mutable global of the hooks: C functions have no other way to their state. Released by
+// The one mutable global of the hooks, since C functions have no other way to their state. Released by
 // SetHookState, acquired by GetHookState.
 std::atomic<HookState*> g_state{nullptr};
 
-// The stream's handle for a query. In a query's own form, null stands for the legacy default stream.
+// Returns the stream's handle for a query. In a query's own form null stands for the legacy default stream.
 CUstream HandleFor(StreamRef stream) {
   return stream.handle == nullptr && stream.per_thread_default ? CU_STREAM_PER_THREAD : stream.handle;
 }
 
-// More than any block has: the tables can be asked without looking up the size of the block.
+// More than any block has, so the tables can be asked before the block's size is looked up.
 constexpr uint64_t kMostBlockBytes = uint64_t{1} << 40;
 
 }  // namespace
@@ -75,7 +75,7 @@ bool IsCapturingNow(const HookState& state, StreamRef stream) {
 }
 
 uint64_t CaptureOf(const HookState& state, StreamRef stream) {
-  // The version before answers CUDA_ERROR_LOSSY_QUERY where launches overlap (programmatic edges).
+  // The version before v3 answers CUDA_ERROR_LOSSY_QUERY if launches overlap (programmatic edges).
   const auto query = state.real.Ask<Row::cuStreamGetCaptureInfo_v3>();
   if (query == nullptr) return 0;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

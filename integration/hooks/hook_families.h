@@ -1,8 +1,8 @@
-// Families of wrappers: what to do around a real call, as templates over its arguments. A family decides what
-// happens to the call: it goes through the gate, its blocks are pinned, it is repeated. A reader of arguments
-// (copy_access_sets.h, launch_access_sets.h) adds the blocks that they name. hook_table.cc gives each driver
-// function its family. Called on the application's threads in place of the driver; the result is the
-// driver's, or the gate's refusal.
+// Families of wrappers: templates over the arguments of a real call that do what has to be done around it. A
+// family decides what happens to the call: it goes through the gate, its blocks are pinned, it is repeated. A
+// reader of arguments (copy_access_sets.h, launch_access_sets.h) adds the blocks that the arguments name.
+// hook_table.cc gives each driver function its family. A family runs on the application's threads in place of
+// the driver; the result is the driver's, or the gate's refusal.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_FAMILIES_H_
@@ -18,8 +18,8 @@
 
 namespace spillway::integration {
 
-// The stream among the arguments; null (the default stream) when the call has none. A launch with a config
-// has it there.
+// StreamOf returns the stream among the arguments; null (the default stream) if the call has none. A launch
+// with a config has its stream there.
 inline void TakeStream(CUstream* stream, CUstream argument) { *stream = argument; }
 inline void TakeStream(CUstream* stream, const CUlaunchConfig* config) {
   if (config != nullptr) *stream = config->hStream;
@@ -34,7 +34,7 @@ CUstream StreamOf(A... args) {
   return stream;
 }
 
-// FirstOf<T>: the first argument of that type; null when the call has none.
+// FirstOf<T> returns the first argument of that type; null if the call has none.
 template <typename T>
 void TakeFirst(T* found, T argument) {
   if (*found == nullptr) *found = argument;
@@ -48,14 +48,15 @@ T FirstOf(A... args) {
   return found;
 }
 
-// The call reads or writes blocks on a stream: they are resident before it, and its use of them is recorded.
+// Wraps a call that reads or writes blocks on a stream: they are resident before it, and its use of them is
+// recorded.
 template <typename Arguments, bool kEarly = false>  // kEarly: see GatedEarly
 struct Gated {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
     HookScope scope;
     AccessSetBuilder* const builder = scope.builder();
-    // No block yet, or inside another hooked call: passed through.
+    // There is no block yet, or the call comes from inside another hooked call.
     if (builder == nullptr) return real(args...);
     builder->tag = row.tag;
     builder->may_block = row.synchronous;
@@ -69,13 +70,13 @@ struct Gated {
     }
   }
 };
-// The same for a call that may read some of its blocks before its stream gets there: these have arrived before
-// it is made.
+// Wraps a call that may read some of its blocks before its stream gets there: these have arrived before the
+// call is made.
 template <typename Arguments>
 using GatedEarly = Gated<Arguments, /*kEarly=*/true>;
 
-// The call lets an address go where no later call shows its use: the block stays on the GPU until it is
-// freed.
+// Wraps a call that lets an address go where no later call shows its use: the block stays on the GPU until it
+// is freed.
 template <allocator::PinReason kReason, typename Arguments>
 struct Pinned {
   template <typename... A>
@@ -90,8 +91,8 @@ struct Pinned {
   }
 };
 
-// The call names no block but may need device memory: it is repeated once when it runs out of memory, if
-// chunks could be given back to the driver.
+// Wraps a call that names no block but may need device memory. It is repeated once if it runs out of memory
+// and chunks could be given back to the driver.
 struct RepeatedWhenFull {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
@@ -99,8 +100,8 @@ struct RepeatedWhenFull {
   }
 };
 
-// The call works in ways that are not followed: no eviction from now on, and it needs every block. It is
-// refused with out-of-memory when not all of them fit.
+// Wraps a call that works in ways which are not followed. It ends evictions and needs every block. It is
+// refused with out-of-memory if not all of them fit.
 struct NotFollowed {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
@@ -111,12 +112,13 @@ struct NotFollowed {
   }
 };
 
-// A row without a wrapper of the engine: the preload wraps it itself, or it names no block and frees none.
+// Marks a row without a wrapper of the engine: the preload wraps it itself, or it names no block and frees
+// none.
 struct NotWrapped {};
 
 // The family of all rows with that base name.
 template <FixedString kBase>
-struct HookOf;  // hook_table.cc specialises it for each base name of driver_symbols.def
+struct HookOf;  // hook_table.cc specializes it for each base name of driver_symbols.def
 
 // Wrapper<R>::Call has the row's own type, since the application calls it in place of the driver's function.
 // kInstalled: whether the row has a wrapper at all.
@@ -129,7 +131,8 @@ struct Wrapper<R, CUresult(CUDAAPI*)(A...)> {
   static constexpr bool kInstalled = !std::is_same_v<Family, NotWrapped>;
 
   static CUresult CUDAAPI Call(A... args) {
-    // Never null: installed only over a function that the driver has, by a state that is published before.
+    // Never null: a wrapper is installed only over a function that the driver has, by a state that is
+    // published before.
     return Family::Call(RowTraits<R>::kInfo, GetHookState()->real.template Get<R>(), args...);
   }
 };

@@ -1,7 +1,7 @@
 // The rows of driver_symbols.def as types and constants: one Row per symbol, its function type, its name
 // without ABI suffixes, and whether it is a per-thread-default-stream form. A RealTable has the address of
-// each real function, or null for what this driver lacks. It is filled once, when the hooks are installed;
-// the wrappers read it on any thread. There are no wrappers here, and nothing fails.
+// each real function, or null for a function that this driver lacks. It is filled once, when the hooks are
+// installed; the wrappers read it on any thread. There are no wrappers here, and nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_ROWS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_ROWS_H_
@@ -13,22 +13,22 @@
 
 #include "allocator/driver/cuda_driver.h"
 
-// Prototypes that the oldest supported headers (CUDA 12.4) do not have yet, so that every row has a type
-// whatever toolkit compiles us: the job's libraries may be of a newer one. A pointer to a struct that the
-// headers lack is `void*` here, of the same ABI. The readers of arguments have a layout of their own for it
-// (copy_access_sets.h), or treat such a call as not understood. An enum that the headers lack is `int`. Each
-// group is of the toolkit whose version its #if names.
+// Prototypes that the oldest supported headers (CUDA 12.4) lack, so that every row has a type whatever
+// toolkit compiles us: the job's libraries may be of a newer one. A pointer to a struct that the headers lack
+// is `void*` here, with the same ABI. The readers of arguments have a layout of their own for such a struct
+// (copy_access_sets.h), or treat the call as not understood. An enum that the headers lack is `int`. Each
+// group belongs to the toolkit whose version its #if names.
 extern "C" {
 
-// Contexts that are made with more than flags; `params`: a CUctxCreateParams, which names no block.
+// Contexts that are made with more than flags. `params`: a CUctxCreateParams, which names no block.
 #if CUDA_VERSION < 12050
 CUresult CUDAAPI cuCtxCreate_v4(CUcontext* context, void* params, unsigned int flags, CUdevice device);
 CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned int flags,
                                         int priority);
 #endif
 
-// `params`: CUmemDecompressParams, one for each of `count` runs. They name blocks: not understood without
-// their layout.
+// `params`: CUmemDecompressParams, one for each of `count` runs. They name blocks, so the call is not
+// understood without their layout.
 #if CUDA_VERSION < 12060
 CUresult CUDAAPI cuMemBatchDecompressAsync(void* params, size_t count, unsigned int flags,
                                            size_t* error_index, CUstream stream);
@@ -36,9 +36,10 @@ CUresult CUDAAPI cuMemBatchDecompressAsync_ptsz(void* params, size_t count, unsi
                                                 size_t* error_index, CUstream stream);
 #endif
 
-// Many copies in one call. `attrs`: CUmemcpyAttributes, which the readers lay out by themselves;
-// `attr_indices`: the first copy that each is for. `ops`: CUDA_MEMCPY3D_BATCH_OP, not understood without its
-// layout. `mode` of a tensor map says how wide its columns are, and concerns no address.
+// Many copies in one call. `attrs`: CUmemcpyAttributes, for which the readers have a layout of their own.
+// `attr_indices`: the first copy that each applies to. `ops`: CUDA_MEMCPY3D_BATCH_OP; the call is not
+// understood without its layout. The `mode` of a tensor map sets how wide its columns are, and concerns no
+// address.
 #if CUDA_VERSION < 12080
 CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                                     void* attrs, size_t* attr_indices, size_t attr_count, size_t* fail_index,
@@ -60,8 +61,9 @@ CUresult CUDAAPI cuTensorMapEncodeIm2colWide(CUtensorMap* map, CUtensorMapDataTy
                                              CUtensorMapFloatOOBfill oob_fill);
 #endif
 
-// The same without the index of the copy that failed, and ranges that are prefetched or whose content is
-// given up. A discarded range is brought back like any other: the driver knows nothing of evicted memory.
+// The batches without the index of the copy that failed, and ranges that are prefetched or whose content is
+// given up. A discarded range is brought back like any other, since the driver knows nothing of evicted
+// memory.
 #if CUDA_VERSION < 13000
 CUresult CUDAAPI cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                                        void* attrs, size_t* attr_indices, size_t attr_count, CUstream stream);
@@ -93,7 +95,7 @@ CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr* ranges, siz
 #endif
 
 // Multicast memory bound on a device that is named; captures into a command list of a graphics API. No graph
-// comes of these, so that what they name stays pinned (CaptureEnd). `params` is not looked at.
+// comes of such a capture, so what it names stays pinned (CaptureEnd). `params` is not looked at.
 #if CUDA_VERSION < 13010
 CUresult CUDAAPI cuMulticastBindAddr_v2(CUmemGenericAllocationHandle multicast, CUdevice device,
                                         size_t offset, CUdeviceptr address, size_t size,
@@ -107,8 +109,8 @@ CUresult CUDAAPI cuStreamEndCaptureToCig(CUstream stream);
 CUresult CUDAAPI cuStreamEndCaptureToCig_ptsz(CUstream stream);
 #endif
 
-// One copy with the attributes of a batch. Where the headers have the structs (12.8), they go by their own
-// types: the readers look into them then.
+// One copy with the attributes of a batch. If the headers have the structs (12.8), the prototypes use them,
+// and the readers look into them.
 #if CUDA_VERSION < 13020
 #if CUDA_VERSION < 12080
 using spillway_memcpy_attributes = void;
@@ -128,7 +130,7 @@ CUresult CUDAAPI cuMemcpy3DWithAttributesAsync_ptsz(spillway_memcpy_3d_op* op, u
 #endif
 
 #if CUDA_VERSION < 13020
-// Gives out the kernel of a node, or the graphs inside of it. The struct is older than the call.
+// Gives out the kernel of a node, or the graphs inside it. The struct is older than the call.
 CUresult CUDAAPI cuGraphNodeGetParams(CUgraphNode node, CUgraphNodeParams* params);
 #endif
 
@@ -149,7 +151,7 @@ CUresult CUDAAPI cuLogicalEndpointBindMem(spillway_logical_endpoint endpoint, CU
                                           unsigned long long flags);
 #endif
 
-// New forms of two calls on nodes. The question where memory lies is not wrapped (hook_table.cc).
+// New forms of two calls on nodes. The query of a range's location is not wrapped (hook_table.cc).
 #if CUDA_VERSION < 13040
 CUresult CUDAAPI cuGraphAddNode_v3(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
                                    const CUgraphEdgeData* edges, size_t count, CUgraphNodeParams* params);
@@ -158,8 +160,8 @@ CUresult CUDAAPI cuMemGetLocationInfo(CUdeviceptr address, size_t size, size_t s
                                       CUmemLocation* locations);
 #endif
 
-// `ops`: copies over a fabric, which the readers lay out by themselves (FabricCopy). The class of a tensor
-// map changes its bytes, by which it is known, and not where it leads.
+// `ops`: copies over a fabric, for which the readers have a layout of their own (FabricCopy). The class of a
+// tensor map changes its bytes, by which it is known, and not the address that it leads to.
 #if CUDA_VERSION < 13050
 CUresult CUDAAPI cuFabricCpyBatchAsync(size_t count, void* ops, unsigned long long flags, CUstream stream);
 CUresult CUDAAPI cuFabricCpyBatchAsync_ptsz(size_t count, void* ops, unsigned long long flags,
@@ -171,16 +173,16 @@ CUresult CUDAAPI cuTensorMapSetAllocationClass(CUtensorMap* map, int allocation_
 
 namespace spillway::integration {
 
-// A row, by its symbol. The number is a place in RealTable, and means nothing outside of this build.
+// A row, by its symbol. The number is a place in RealTable, and means nothing outside this build.
 enum class Row : uint16_t {
 #define DRIVER_SYMBOL(symbol, use) symbol,
 #include "allocator/driver/driver_symbols.def"
 #undef DRIVER_SYMBOL
-  kCount,  // no row: how many there are
+  kCount,  // no row: the number of rows
 };
 inline constexpr size_t kRowCount = static_cast<size_t>(Row::kCount);
 
-// What driver_symbols.def says of a row, and explains.
+// The use that driver_symbols.def gives a row, explained there.
 enum class SymbolUse : uint8_t { USED, HOOK, MUST };
 
 // A string as a template argument: families of wrappers are chosen by the name of the driver function.
@@ -194,7 +196,7 @@ struct FixedString {
   constexpr std::string_view view() const { return std::string_view(text, N - 1); }
 };
 
-// "cuMemcpyHtoD_v2_ptds" -> "cuMemcpyHtoD": the name that all ABIs of one function share.
+// Returns the name that all ABIs of one function share: "cuMemcpyHtoD_v2_ptds" -> "cuMemcpyHtoD".
 constexpr std::string_view BaseNameOf(std::string_view symbol) {
   if (symbol.ends_with("_ptsz") || symbol.ends_with("_ptds")) symbol.remove_suffix(5);
   const size_t n = symbol.size();
@@ -204,27 +206,29 @@ constexpr std::string_view BaseNameOf(std::string_view symbol) {
   return symbol;
 }
 
-// A copy or memset whose name does not say Async. The others may wait as well, for pageable host memory; the
-// readers of their arguments find that (may_block).
+// Returns whether the symbol is a copy or memset whose name lacks Async. The others may wait as well, for
+// pageable host memory; the readers of their arguments find that (may_block).
 constexpr bool IsSynchronous(std::string_view symbol) {
   const bool transfer = symbol.starts_with("cuMemcpy") || symbol.starts_with("cuMemset");
   return transfer && symbol.find("Async") == std::string_view::npos;
 }
 
-// The driver's endings for these forms: _ptsz of calls that take a stream, _ptds of those that take none.
+// Returns whether the symbol is a per-thread-default-stream form: the driver's ending is _ptsz for calls that
+// take a stream, _ptds for those that take none.
 constexpr bool IsPerThreadForm(std::string_view symbol) {
   return symbol.ends_with("_ptsz") || symbol.ends_with("_ptds");
 }
 
-// FNV-1a, 64 bits: names of functions and kinds of calls as tags of a trace. Two names of one hash would
-// count as one.
+// Returns the FNV-1a hash, of 64 bits, that makes the names of functions and kinds of calls tags of a trace.
+// Two names with one hash would count as one.
 constexpr uint64_t HashName(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325u;  // the algorithm's offset; below its prime
+  uint64_t hash = 0xcbf29ce484222325u;  // the algorithm's offset; its prime is below
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   return hash;
 }
 
-// What a wrapper knows about the row it wraps. Constants in the library: a wrapper does not look them up.
+// The facts that a wrapper has about its row. These are constants in the library, so a wrapper does not look
+// them up.
 struct RowInfo {
   const char* symbol;       // as in driver_symbols.def, for reports
   uint64_t tag;             // equal for all forms of one function
@@ -232,7 +236,7 @@ struct RowInfo {
   bool synchronous;         // a copy or memset that may return only after the GPU has done it
 };
 
-// What is known of a row at compile time: the type of the function, as the headers declare it, and RowInfo.
+// The facts about a row at compile time: the type of the function, as the headers declare it, and RowInfo.
 template <Row R>
 struct RowTraits;
 
@@ -256,7 +260,7 @@ void ForEachRow(Visitor&& visit) {
 #undef DRIVER_SYMBOL
 }
 
-// Base name of a row as a template argument: all ABIs of a function have one family (HookOf).
+// Returns the base name of a row as a template argument: all ABIs of a function have one family (HookOf).
 template <Row R>
 constexpr auto BaseOf() {
   constexpr std::string_view base = BaseNameOf(RowTraits<R>::kSymbol);
@@ -265,8 +269,8 @@ constexpr auto BaseOf() {
   return fixed;
 }
 
-// Whether the row is in hook_questions.def, from which tests know what the wrappers call for themselves: each of these
-// calls is made to fail.
+// Returns whether the row is in hook_questions.def. Tests learn from that file what the wrappers call for
+// themselves, and make each of these calls fail.
 constexpr bool IsQuestion(Row row) {
   switch (row) {
 #define HOOK_QUESTION(symbol) case Row::symbol:
@@ -277,22 +281,24 @@ constexpr bool IsQuestion(Row row) {
   }
 }
 
-// The real functions; null where this driver lacks one. Constant once the first wrapper is installed.
+// The real functions; null for a function that this driver lacks. Constant once the first wrapper is
+// installed.
 class RealTable {
  public:
   template <Row R>
-  // Null is for the caller to look for, but in a wrapper: one is installed over a function that is there.
+  // The caller checks for null, except a wrapper: it is installed only over a function that exists.
   typename RowTraits<R>::Function Get() const {
     return reinterpret_cast<typename RowTraits<R>::Function>(entries_[static_cast<size_t>(R)]);
   }
-  // The same, for what the wrappers call beside the call that they wrap. An error may be about something else than the
-  // question, so it is no answer: who asks takes the case in which no block is missed.
+  // Returns a function that the wrappers call beside the call that they wrap. Its error may be about
+  // something other than the question, so it is no answer: the caller assumes the case in which no block is
+  // missed.
   template <Row R>
   typename RowTraits<R>::Function Ask() const {
     static_assert(IsQuestion(R), "to be listed in hook_questions.def");
     return Get<R>();
   }
-  // For InstallHooks, and for tests: nothing else may run meanwhile.
+  // Sets an entry, for InstallHooks and for tests; nothing else may run meanwhile.
   void Set(Row row, void* address) { entries_[static_cast<size_t>(row)] = address; }
 
  private:

@@ -1,6 +1,6 @@
-// One line per base name of driver_symbols.def, for all its ABIs and stream forms. A HOOK or MUST row without
-// a line here does not compile. A family works on any ABI whose arguments its reader takes; an ABI that it
-// cannot take does not compile either.
+// The table of hooks has one line for each base name of driver_symbols.def, for all its ABIs and stream
+// forms. A HOOK or MUST row without a line here does not compile. A family works on any ABI whose arguments
+// its reader takes; an ABI that it cannot take does not compile either.
 
 #include "integration/hooks/hook_table.h"
 
@@ -21,7 +21,7 @@ using allocator::PinReason;
     using Family = __VA_ARGS__;                      \
   };
 
-// Launches. Graph launches name no block: the nodes did when they were made, and their blocks are pinned.
+// Launches. The launch of a graph names what the graph's nodes name (GraphBlocks).
 SPILLWAY_HOOK(cuLaunchKernel, Gated<KernelLaunch>)
 SPILLWAY_HOOK(cuLaunchKernelEx, Gated<KernelLaunch>)
 SPILLWAY_HOOK(cuLaunchCooperativeKernel, Gated<KernelLaunch>)
@@ -106,7 +106,7 @@ SPILLWAY_HOOK(cuStreamBeginCaptureToCig, CaptureToList)
 SPILLWAY_HOOK(cuStreamEndCapture, CaptureEnd)
 SPILLWAY_HOOK(cuStreamEndCaptureToCig, CaptureEnd)
 
-// Graphs: their launches name what their nodes name.
+// Graphs, whose launches name what their nodes name.
 SPILLWAY_HOOK(cuGraphAddNode, NodeParameters)
 SPILLWAY_HOOK(cuGraphAddKernelNode, NodeParameters)
 SPILLWAY_HOOK(cuGraphAddMemcpyNode, NodeParameters)
@@ -124,7 +124,7 @@ SPILLWAY_HOOK(cuGraphExecKernelNodeSetParams, NodeParameters)
 SPILLWAY_HOOK(cuGraphExecMemcpyNodeSetParams, NodeParameters)
 SPILLWAY_HOOK(cuGraphExecMemsetNodeSetParams, NodeParameters)
 SPILLWAY_HOOK(cuGraphExecBatchMemOpNodeSetParams, NodeParameters)
-// These put together nodes that were seen when they were made.
+// These combine nodes that were seen when they were made.
 SPILLWAY_HOOK(cuGraphAddChildGraphNode, ChildNode)
 SPILLWAY_HOOK(cuGraphAddMemAllocNode, RepeatedWhenFull)
 SPILLWAY_HOOK(cuGraphExecChildGraphNodeSetParams, ChildParameters)
@@ -148,7 +148,7 @@ SPILLWAY_HOOK(cuMemGetHandleForAddressRange, Exported)
 SPILLWAY_HOOK(cuMulticastBindAddr, Pinned<PinReason::kPeer, AnyArgument>)
 SPILLWAY_HOOK(cuLogicalEndpointBindAddr, Pinned<PinReason::kPeer, AnyArgument>)
 SPILLWAY_HOOK(cuMemPoolExportPointer, Exported)
-SPILLWAY_HOOK(cuMulticastBindMem, NotWrapped)  // takes a handle: ours are given to nobody
+SPILLWAY_HOOK(cuMulticastBindMem, NotWrapped)  // takes a handle, and ours are given to nobody
 SPILLWAY_HOOK(cuLogicalEndpointBindMem, NotWrapped)
 SPILLWAY_HOOK(cuMemExportToShareableHandle, NotWrapped)
 SPILLWAY_HOOK(cuMemImportFromShareableHandle, NotWrapped)  // memory that its creator counts
@@ -163,7 +163,7 @@ SPILLWAY_HOOK(cuSurfObjectCreate, ObjectMade<ObjectPins::Kind::kSurface>)
 SPILLWAY_HOOK(cuTexRefSetAddress, Textured)
 SPILLWAY_HOOK(cuTexRefSetAddress2D, Textured)
 SPILLWAY_HOOK(cuTexObjectDestroy, ObjectEnd<ObjectPins::Kind::kTexture>)
-SPILLWAY_HOOK(cuTexObjectGetResourceDesc, NotWrapped)  // the descriptions come back as they were given
+SPILLWAY_HOOK(cuTexObjectGetResourceDesc, NotWrapped)  // returns the descriptions as they were given
 SPILLWAY_HOOK(cuSurfObjectDestroy, ObjectEnd<ObjectPins::Kind::kSurface>)
 SPILLWAY_HOOK(cuSurfObjectGetResourceDesc, NotWrapped)
 SPILLWAY_HOOK(cuTexRefGetAddress, NotWrapped)
@@ -186,7 +186,7 @@ SPILLWAY_HOOK(cuMemGetLocationInfo, NotWrapped)
 SPILLWAY_HOOK(cuMemAdvise, Advised)
 SPILLWAY_HOOK(cuStreamAttachMemAsync, Advised)
 
-// External memory. The driver moves managed memory itself; pools count by what is taken from them.
+// External memory. The driver moves managed memory by itself; pools count by what is taken from them.
 SPILLWAY_HOOK(cuMemAlloc, CountedAlloc)
 SPILLWAY_HOOK(cuMemAllocPitch, CountedPitchedAlloc)
 SPILLWAY_HOOK(cuMemAllocManaged, RepeatedWhenFull)
@@ -259,7 +259,7 @@ SPILLWAY_HOOK(cuGetProcAddress, NotWrapped)
 
 namespace {
 
-// Puts one row's wrapper in place.
+// Installs one row's wrapper.
 struct Installer {
   const std::function<int(const char*, void*)>& install;
   const HookState& state;
@@ -269,7 +269,7 @@ struct Installer {
   void operator()() {
     if constexpr (RowTraits<R>::kUse != SymbolUse::USED) {
       if constexpr (Wrapper<R>::kInstalled) {
-        if (state.real.Get<R>() == nullptr) return;  // not in this driver
+        if (state.real.Get<R>() == nullptr) return;  // this driver lacks the function
         if (install(RowTraits<R>::kInfo.symbol, reinterpret_cast<void*>(&Wrapper<R>::Call)) == 0) {
           ++report->installed;
         } else if (RowTraits<R>::kUse == SymbolUse::MUST) {

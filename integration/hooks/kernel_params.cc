@@ -14,7 +14,7 @@ namespace {
 using allocator::AccessSet;
 using allocator::AddressMap;
 
-// A malformed `extra` list must not be followed for ever: CUDA defines two keys.
+// A malformed `extra` list must not be followed forever; CUDA defines two keys.
 constexpr int kMostExtraKeys = 8;
 
 inline uint64_t WordAt(const char* bytes, size_t index) {
@@ -29,7 +29,7 @@ inline void ScanOneByOne(const char* bytes, size_t words, const AddressMap& map,
 
 void ScanLayoutOneByOne(const void* const* params, const ParamLayout& layout, const AddressMap& map,
                         AccessSet* set) {
-  // Kept in registers: the compiler cannot know that adding to the set leaves the map and the layout alone.
+  // Copies in registers: the compiler cannot know that adding to the set leaves the map and the layout alone.
   const uint64_t base = map.base();
   const uint64_t total = map.total_bytes();
   const ParamLayout::Entry* const end = layout.entries().data() + layout.entries().size();
@@ -49,7 +49,7 @@ void ScanLayoutOneByOne(const void* const* params, const ParamLayout& layout, co
 
 #define SPILLWAY_AVX2 __attribute__((target("avx2")))
 
-// Scans sixteen words at a time: one comparison for every four, one branch for all.
+// Scans sixteen words at a time, with one comparison for every four and one branch for all.
 class VectorScan {
  public:
   SPILLWAY_AVX2 VectorScan(const AddressMap& map, AccessSet* set)
@@ -112,7 +112,7 @@ SPILLWAY_AVX2 void ScanBytesByVector(const char* bytes, size_t words, const Addr
   VectorScan(map, set).Scan(bytes, words);
 }
 
-// Costs a load and a test: libgcc asks the processor before any code of ours runs.
+// Costs a load and a test, since libgcc asks the processor before any code of ours runs.
 inline bool HasVector() { return __builtin_cpu_supports("avx2") != 0; }
 
 #else

@@ -9,7 +9,8 @@
 namespace spillway::integration {
 namespace {
 
-// `kern` is looked at when `func` is null; a handle in it is a CUkernel, whoever has given it out.
+// Adds the blocks of a kernel node. `kern` counts if `func` is null; a handle in it is a CUkernel, whoever
+// has given it out.
 template <typename Params>
 void CollectKernelNode(AccessSetBuilder* builder, const Params& params) {
   void* function = params.func;
@@ -33,7 +34,8 @@ void CollectMemOpNode(AccessSetBuilder* builder, const Params& params) {
   WordBatch::Collect(builder, nullptr, params.count, params.paramArray, 0);
 }
 
-// Whether this launch of a kernel of NCCL's names all that it reaches. NCCL gives the arguments as `extra`.
+// Returns whether this launch of a kernel of NCCL's names all that it reaches. NCCL gives the arguments as
+// `extra`.
 bool NamesItsWorks(const FunctionInfo& info, void* const* params, const ExtraBuffer& extra) {
   if (info.nccl == NcclKernel::kUnknown) return false;
   if (extra.bytes != nullptr) return NcclWorksAreInArguments(extra.bytes, extra.size);
@@ -59,17 +61,17 @@ void NoteUnusual(AccessSetBuilder* builder, const FunctionInfo& info, void* cons
   } else {
     return;
   }
-  builder->may_block = true;  // so that ordinary launches need look at neither
+  builder->may_block = true;  // sets may_block, so that ordinary launches need look at neither
 }
 
-// What is known of the tables of a launch.
+// The facts about the tables of a launch.
 struct TablesOfLaunch {
-  bool any = false;     // one was found
-  bool untold = false;  // the driver did not say of a word whether it is the address of one
+  bool any = false;     // a table was found
+  bool untold = false;  // the driver did not report for some word whether it is the address of a table
 };
 
-// Whether the word may be the address of a table: in a block of ours, or in memory that the driver knows.
-// INVALID_VALUE: it does not know it.
+// Returns whether the word may be the address of a table: it lies in a block of ours, or in memory that the
+// driver knows. The driver answers INVALID_VALUE for memory that it does not know.
 bool IsDeviceAddress(const AccessSetBuilder& builder, uint64_t word, TablesOfLaunch* tables) {
   if (builder.map().Contains(word)) return true;
   if (word == 0) return false;
@@ -81,8 +83,8 @@ bool IsDeviceAddress(const AccessSetBuilder& builder, uint64_t word, TablesOfLau
   return asked == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE;
 }
 
-// Notes a table at each address among the words. Most launches of some writers name no block: what they write
-// matters only over a table of before, and the driver is not asked.
+// Records a table at each address among the words. Most launches of some writers name no block: what they
+// write matters only over an earlier table, and the driver is not asked.
 void NoteTables(AccessSetBuilder* builder, const void* words, size_t count, bool fills,
                 TablesOfLaunch* tables) {
   for (size_t i = 0; i < count; ++i) {
@@ -95,8 +97,8 @@ void NoteTables(AccessSetBuilder* builder, const void* words, size_t count, bool
   }
 }
 
-// Whether the kernel has an address at each place where the row has a table. Another version of the kernel
-// may have other parameters; any of them may point to a table then.
+// Returns whether the kernel has an address at each place where the row has a table. Another version of the
+// kernel may have other parameters; any of them may point to a table then.
 bool FitsRow(const DenyList::Entry& row, const ParamLayout& layout) {
   const auto is_word = [&](const ParamLayout::Entry& entry) {
     return entry.words == 1 && std::binary_search(row.tables.begin(), row.tables.end(), entry.index);
@@ -105,8 +107,8 @@ bool FitsRow(const DenyList::Entry& row, const ParamLayout& layout) {
          row.tables.size();
 }
 
-// A writer of the deny list, once the set is complete: the addresses of its blocks go into its tables. A
-// launch that does not show all its tables stays marked as denied.
+// Handles a writer of the deny list, once the set is complete: the addresses of its blocks go into its
+// tables. A launch that does not show all its tables stays marked as denied.
 void CollectWriter(AccessSetBuilder* builder, const FunctionInfo& info, void* const* params,
                    const ExtraBuffer& buffer) {
   const DenyList::Entry& row = *info.denied;
@@ -123,7 +125,7 @@ void CollectWriter(AccessSetBuilder* builder, const FunctionInfo& info, void* co
     builder->denied = nullptr;  // another kernel of the call may be marked
 }
 
-// Nodes that the oldest supported headers do not have: type and parameters as in cuda.h from 13.5 on.
+// Nodes that the oldest supported headers lack; type and parameters are as in cuda.h from 13.5 on.
 constexpr int kBatchCopyNode = 14;
 struct BatchCopyNode {
   size_t count;
@@ -141,7 +143,7 @@ constexpr char kUnknownNode[] = "a graph node of a type that is newer than this 
 template <typename Node>
 Node NodeAs(const CUgraphNodeParams* params) {
   Node node;
-  std::memcpy(&node, &params->kernel, sizeof(node));  // all begin at the same place
+  std::memcpy(&node, &params->kernel, sizeof(node));  // all kinds begin at the same place
   return node;
 }
 
@@ -154,7 +156,7 @@ void CollectFabricCopyNode(AccessSetBuilder* builder, const FabricCopyNode& node
   FabricCopyBatch::Collect(builder, node.count, node.ops, 0, nullptr);
 }
 
-// Strict trust does not follow addresses in structs by value of more than so many words.
+// Strict trust does not follow addresses in structs by value of more words than this.
 constexpr uint32_t kSmallStructWords = 8;
 
 void CollectFromStructs(const void* const* params, const ParamLayout& layout,
@@ -176,9 +178,9 @@ void CollectTensorMaps(const TensorMaps& maps, const void* const* params, const 
   }
 }
 
-// Code is loaded when it is first asked for, and a full GPU has no memory for it. Any other failure may pass
-// at once. Not inlined: the launches that need none of this would pay for the variable whose address it
-// takes.
+// Asks for the function again, as its code is loaded when it is first asked for and a full GPU has no memory
+// for it. Any other failure may be over by now. Not inlined: the launches that need none of this would pay
+// for the variable whose address it takes.
 [[gnu::noinline, gnu::cold]] const FunctionInfo* AskAgain(HookState* state, void* function,
                                                           const FunctionInfo* info) {
   CallWithRetry(state, kUnknownBytes, [&] {
@@ -193,7 +195,7 @@ const FunctionInfo* FindFunction(HookState* state, void* function) {
   return __builtin_expect(info->unanswered, 0) ? AskAgain(state, function, info) : info;
 }
 
-// SPILLWAY_TRUST=strict only.
+// Records the launch for SPILLWAY_TRUST=strict.
 void NoteTrust(AccessSetBuilder* builder, const FunctionInfo& info, void* const* params) {
   BlockTrust* const trust = builder->context()->trust;
   if (params != nullptr) {
@@ -272,7 +274,7 @@ void CollectNode(AccessSetBuilder* builder, const CUgraphNodeParams* params) {
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-      // These name no memory in a known way; a word that looks like an address of ours counts.
+      // These name no memory in a known way, so a word that looks like an address of ours counts.
       ScanBytes(params, sizeof(*params), builder->map(), &builder->set());
       break;
     default: builder->NotUnderstood(kUnknownNode); break;

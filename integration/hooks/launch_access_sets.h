@@ -1,7 +1,8 @@
 // Readers of the arguments of kernel launches, graph nodes and calls that take a resource. Each adds the
-// blocks that the parameters name, by the function's layout, to the call's access-set builder. Called by the
-// wrappers' families on the thread of the call, before the gate; no lock and no allocation once the function
-// is known. Nothing fails: a kernel without a layout is marked as one that may reach every block.
+// blocks that the parameters name, by the function's layout, to the call's access-set builder. The wrappers'
+// families call them on the thread of the call, before the gate. They take no lock and allocate nothing once
+// the function is known. They cannot fail: a kernel without a layout is marked as one that may reach every
+// block.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LAUNCH_ACCESS_SETS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_LAUNCH_ACCESS_SETS_H_
@@ -12,13 +13,12 @@
 namespace spillway::integration {
 
 // Adds the blocks that the parameters of one launch name, and sets the builder's tag. `function`: a
-// CUfunction or a CUkernel. Both `params` and `extra` are looked through; the driver judges a call that gives
-// both.
+// CUfunction or a CUkernel. Both `params` and `extra` are scanned; the driver judges a call that gives both.
 void CollectKernel(AccessSetBuilder* builder, void* function, void* const* params, void* const* extra);
 
-// The launches of kernels, in each form of the driver's calls.
+// Reads the launches of kernels, in each form of the driver's calls.
 struct KernelLaunch {
-  // cuLaunchKernel, and the cooperative form without `extra`.
+  // cuLaunchKernel, and the cooperative form, which has no `extra`.
   static void Collect(AccessSetBuilder* builder, CUfunction function, unsigned int, unsigned int,
                       unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, CUstream,
                       void** params, void** extra = nullptr) {
@@ -40,7 +40,7 @@ struct KernelLaunch {
   }
 
  private:
-  // An access policy window names a range, which may be that of a block.
+  // Adds the range of an access policy window, which may be that of a block.
   static void CollectAttributes(AccessSetBuilder* builder, const CUlaunchConfig& config) {
     for (unsigned int i = 0; config.attrs != nullptr && i < config.numAttrs; ++i) {
       if (config.attrs[i].id != CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW) continue;
@@ -76,7 +76,7 @@ struct GraphNode {
         if (arg != nullptr) CollectNode(builder, arg);
       }
     } else {
-      builder->Address(AddressOf(arg));  // cuGraphAddMemFreeNode
+      builder->Address(AddressOf(arg));  // the address of cuGraphAddMemFreeNode
     }
   }
 };
@@ -89,7 +89,7 @@ struct AnyArgument {
   }
 };
 
-// A resource description (texture, surface): each of its words is looked at.
+// Scans each word of a resource description (texture, surface).
 struct ResourceWords {
   template <typename H, typename... Rest>
   static void Collect(AccessSetBuilder* builder, H*, const CUDA_RESOURCE_DESC* resource, Rest...) {

@@ -19,31 +19,33 @@ using allocator::StreamRef;
 
 // The ways through the gate, in the order in which they apply and in which they stand below, behind PassGate.
 
-// A call that becomes a node of a graph, whose launches will name its blocks.
+// Passes a call that becomes a node of a graph, whose launches will name its blocks.
 CUresult PassCaptured(AccessSetBuilder* builder, StreamRef stream, RealCall real);
-// `pass` under pins on the targets of the addresses that the call puts into device memory. Once `pass` has
-// succeeded, the pins belong to the table; those of addresses that the call has overwritten end.
+// Calls `pass` under pins on the targets of the addresses that the call puts into device memory. Once `pass`
+// has succeeded, the pins belong to the table; those of addresses that the call has overwritten end.
 CUresult PassRewriting(AccessSetBuilder* builder, StreamRef stream, RealCall pass);
-// A call that names blocks: they are made resident, and their use is recorded. The way of every launch.
+// Passes a call that names blocks: they are made resident, and their use is recorded. Every ordinary launch
+// goes this way.
 CUresult PassNamed(AccessSetBuilder* builder, StreamRef stream, RealCall real);
-// A call that names blocks of several devices, for those on devices above `after`.
+// Passes a call that names blocks of several devices, for those on devices above `after`.
 CUresult PassNested(AccessSetBuilder* builder, int after, StreamRef stream, RealCall real);
-// A call that may reach any block: all blocks of each device from `device` on are made resident.
+// Passes a call that may reach any block: all blocks of each device from `device` on are made resident.
 CUresult PassReachingAll(HookContext* context, const AccessSet& set, int device, StreamRef stream,
                          uint64_t tag, RealCall real);
-// A launch that names no block of ours. Where all are to pass the gate it does; for a denied kernel all blocks
-// come back.
+// Passes a launch that names no block of ours. It goes through the residency if all launches are to; all
+// blocks come back for a denied kernel.
 CUresult PassNothingNamed(AccessSetBuilder* builder, StreamRef stream, RealCall real);
-// A launch of a kernel in the deny list, as its row says. Everything: its own blocks are pinned as far as the
-// budget allows, and every live block of the device is resident for it; CUDA_ERROR_OUT_OF_MEMORY when they do
-// not fit together. A writer whose tables the launch does not show: its blocks are pinned until they are
-// freed. Refuse: CUDA_ERROR_NOT_PERMITTED.
+// Passes a launch of a kernel in the deny list, as its row says. Everything: its own blocks are pinned as far
+// as the budget allows, and every live block of the device is resident for it; CUDA_ERROR_OUT_OF_MEMORY if
+// they do not fit together. A writer whose tables the launch does not show: its blocks are pinned until they
+// are freed. Refuse: CUDA_ERROR_NOT_PERMITTED.
 CUresult PassDenied(AccessSetBuilder* builder, StreamRef stream, RealCall real);
-// A launch of NCCL's whose works lie outside of its arguments, or are not understood: every live block of the
-// device is resident for it, and nothing is pinned. CUDA_ERROR_OUT_OF_MEMORY when they do not fit together.
+// Passes a launch of NCCL's whose works lie outside of its arguments, or are not understood. Every live block
+// of the device is resident for it, and nothing is pinned. CUDA_ERROR_OUT_OF_MEMORY if they do not fit
+// together.
 CUresult PassNccl(AccessSetBuilder* builder, StreamRef stream, RealCall real);
 
-// The residency of the current context's device; null when there is none.
+// Returns the residency of the current context's device; null if there is none.
 Residency* CurrentResidency(const HookState* state, const HookContext* context) {
   return context == nullptr ? nullptr : context->Of(CurrentDevice(*state));
 }
@@ -54,7 +56,7 @@ Residency* CurrentResidency(const HookState* state, const HookContext* context) 
 
 CUresult PassGate(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
   if (__builtin_expect(ContextTells(*builder->state(), *builder->context()), 0)) {
-    // Without it the use would be recorded on another device's stream.
+    // The use would be recorded on another device's stream without the context.
     const CUresult asked = FindCurrentContext(*builder->state(), &stream.context);
     if (asked != CUDA_SUCCESS) return asked;
   }
@@ -65,7 +67,7 @@ CUresult PassGate(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
   return PassNamed(builder, stream, real);
 }
 
-// ---- Captured.
+// ---- Captured calls.
 
 namespace {
 
@@ -78,8 +80,8 @@ CUresult RefuseDenied(const AccessSetBuilder& builder) {
   return CUDA_ERROR_NOT_PERMITTED;
 }
 
-// A kernel in the deny list goes into a graph, whose launches do not show it. One that may reach everything
-// ends eviction. What a writer names stays until it is freed.
+// Records that a kernel in the deny list goes into a graph, whose launches do not show it. A kernel that may
+// reach everything ends evictions. The blocks that a writer names stay until they are freed.
 CUresult NoteDeniedInGraph(AccessSetBuilder* builder) {
   const DenyList::Action action = builder->denied->denied->action;
   if (action == DenyList::Action::kRefuse) return RefuseDenied(*builder);
@@ -89,7 +91,7 @@ CUresult NoteDeniedInGraph(AccessSetBuilder* builder) {
   return CUDA_SUCCESS;
 }
 
-// As above, for a launch of NCCL's: the graph's launches would not show which blocks they reach.
+// Records the same for a launch of NCCL's: the graph's launches would not show which blocks they reach.
 void NoteNcclInGraph(AccessSetBuilder* builder) {
   builder->NotUnderstood(
       (Demangled(builder->nccl->name) + " in a graph, with works outside of its arguments").c_str());
@@ -109,7 +111,7 @@ CUresult PassCaptured(AccessSetBuilder* builder, StreamRef stream, RealCall real
   return result;
 }
 
-// What no later launch would show, of a call whose blocks are pinned, or whose graph names them.
+// Records what no later launch would show of a call whose blocks are pinned, or whose graph names them.
 CUresult CheckLastLook(AccessSetBuilder* builder) {
   const CUresult noted = builder->denied == nullptr ? CUDA_SUCCESS : NoteDeniedInGraph(builder);
   if (noted != CUDA_SUCCESS) return noted;
@@ -121,7 +123,7 @@ CUresult CheckLastLook(AccessSetBuilder* builder) {
   return CUDA_SUCCESS;
 }
 
-// Calls `real` with `set` pinned. The pins end where it fails; else `ticket` gets them, if it is not null.
+// Calls `real` with `set` pinned. If it fails, the pins end; otherwise `ticket` gets them, if it is not null.
 CUresult CallPinned(AccessSetBuilder* builder, const AccessSet& set, PinReason reason, PinTicket* ticket,
                     RealCall real) {
   PinTicket taken;
@@ -142,17 +144,18 @@ CUresult CallPinned(AccessSetBuilder* builder, const AccessSet& set, PinReason r
 
 CUresult PassPinning(AccessSetBuilder* builder, PinReason reason, PinTicket* ticket, RealCall real) {
   if (const CUresult checked = CheckLastLook(builder); checked != CUDA_SUCCESS) return checked;
-  // The call's own blocks, and those that a kernel will find in the memory that the call writes.
+  // The set has the call's own blocks, and those that a kernel will find in the memory that the call writes.
   AccessSet set = builder->set();
   for (const TableEntry& entry : builder->found()) set.Add(entry.target);
   return CallPinned(builder, set, reason, ticket, real);
 }
 
 CUresult PassIntoGraph(AccessSetBuilder* builder, GraphBlocks::Ranges* named, RealCall real) {
-  const bool writes_tables = builder->denied != nullptr;  // that the call does not show
+  const bool writes_tables = builder->denied != nullptr;  // tables that the call does not show
   if (const CUresult checked = CheckLastLook(builder); checked != CUDA_SUCCESS) return checked;
   FindRanges(builder->context()->devices, builder->set(), named);
-  // Kernels outside of the graph may follow what it writes, and early reads come before its launch's gate.
+  // Kernels outside the graph may follow what it writes, and early reads come before the gate of the graph's
+  // launch.
   AccessSet stay = writes_tables ? builder->set() : builder->early();
   for (const TableEntry& entry : builder->found()) stay.Add(entry.target);
   if (!stay.empty())
@@ -160,11 +163,11 @@ CUresult PassIntoGraph(AccessSetBuilder* builder, GraphBlocks::Ranges* named, Re
   return CallPinned(builder, stay, PinReason::kGraph, nullptr, real);
 }
 
-// ---- Rewriting: addresses of ours are put into device memory, or lie where the call writes.
+// ---- Rewriting: calls that put addresses of ours into device memory, or write where such addresses lie.
 
 namespace {
 
-// Pins the targets of the addresses that the call puts into device memory; the reason depends on where they
+// Pins the targets of the addresses that the call puts into device memory. The reason depends on where they
 // go.
 CUresult PinFound(AccessSetBuilder* builder, std::vector<PinTicket>* tickets) {
   AccessSet in_globals, in_tables, by_kernel;
@@ -181,7 +184,7 @@ CUresult PinFound(AccessSetBuilder* builder, std::vector<PinTicket>* tickets) {
                                                           {&by_kernel, PinReason::kDenied}};
   for (const auto& [set, reason] : parts) {
     if (set->empty()) continue;
-    // That a listed writer fills tables is known before.
+    // It is no news that a listed writer fills tables.
     if (set != &by_kernel) builder->state()->pin_reports.Report(reason, "a copy to the device");
     const CUresult pinned = PinBlocks(builder->context()->devices, *set, reason, &tickets->emplace_back());
     if (pinned == CUDA_SUCCESS) continue;
@@ -213,7 +216,8 @@ CUresult PassRewriting(AccessSetBuilder* builder, StreamRef stream, RealCall pas
     EndPins(builder->context()->devices, &tickets, {});
     return result;
   }
-  // The job itself orders what read the old addresses before this call, so waiting for its stream is enough.
+  // The job itself orders whatever reads the old addresses before this call, so it is enough to wait for its
+  // stream.
   std::vector<PinTicket> ended;
   if (!builder->context()->strict) {
     for (const AccessSetBuilder::WrittenRange& range : builder->overwritten()) {
@@ -225,7 +229,7 @@ CUresult PassRewriting(AccessSetBuilder* builder, StreamRef stream, RealCall pas
   return result;
 }
 
-// ---- Named.
+// ---- Calls that name blocks.
 
 bool AllOn(const AccessSet& set, int device) {
   for (const BlockId id : set) {
@@ -234,7 +238,7 @@ bool AllOn(const AccessSet& set, int device) {
   return true;
 }
 
-// The least device above `device` with a block in `set`, or -1.
+// Returns the least device above `device` with a block in `set`, or -1.
 int NextDevice(const AccessSet& set, int device) {
   int next = -1;
   for (const BlockId id : set) {
@@ -260,8 +264,8 @@ CUresult PassNamed(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
                 : PassNested(builder, -1, stream, real);
 }
 
-// Devices in ascending order, each call inside the last: all threads take the devices' queues in that order.
-// Peer launches are rare, so the parts may be allocated.
+// The devices come in ascending order, each call inside the last, so all threads take the devices' queues in
+// that order. Peer launches are rare, so the parts may be allocated.
 CUresult PassNested(AccessSetBuilder* builder, int after, StreamRef stream, RealCall real) {
   const int device = NextDevice(builder->set(), after);
   if (device < 0) return real();
@@ -272,7 +276,7 @@ CUresult PassNested(AccessSetBuilder* builder, int after, StreamRef stream, Real
                               [&] { return PassNested(builder, device, stream, real); });
 }
 
-// As PassNested, for all blocks of each device from `device` on.
+// Like PassNested, for all blocks of each device from `device` on.
 CUresult PassReachingAll(HookContext* context, const AccessSet& set, int device, StreamRef stream,
                          uint64_t tag, RealCall real) {
   while (device < allocator::kMaxDevices && context->Of(device) == nullptr) ++device;
@@ -282,7 +286,7 @@ CUresult PassReachingAll(HookContext* context, const AccessSet& set, int device,
       part, stream, tag, [&] { return PassReachingAll(context, set, device + 1, stream, tag, real); });
 }
 
-// ---- Nothing named.
+// ---- Calls that name nothing.
 
 CUresult PassNothingNamed(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
   if (__builtin_expect(builder->denied != nullptr, 0)) return PassDenied(builder, stream, real);
@@ -315,7 +319,7 @@ CUresult CallWithRetry(HookState* state, uint64_t bytes, RealCall real) {
   if (residency != nullptr) residency->BeginExternalAllocation(bytes);
   CUresult result = real();
   if (__builtin_expect(result == CUDA_ERROR_OUT_OF_MEMORY, 0)) {
-    residency = CurrentResidency(state, context);  // a capture forbids calls that evictions make
+    residency = CurrentResidency(state, context);  // a capture forbids the calls that evictions make
     const int attempts = state->captures.load() == 0 ? Residency::kMaxGiveBacks : 1;
     if (residency != nullptr) result = residency->RepeatWhenFull(attempts, bytes, real);
   }
@@ -323,7 +327,7 @@ CUresult CallWithRetry(HookState* state, uint64_t bytes, RealCall real) {
   return result;
 }
 
-// ---- Denied.
+// ---- Denied kernels.
 
 namespace {
 
@@ -333,7 +337,7 @@ CUresult PinDenied(AccessSetBuilder* builder, const char* kernel) {
   return PinBlocks(builder->context()->devices, builder->set(), PinReason::kDenied, nullptr);
 }
 
-// A writer whose tables the launch does not show: nothing tells when the last of its addresses is gone.
+// No event shows when the last address is gone that a writer without visible tables has written.
 CUresult PassWriterWithoutTables(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
   const std::string kernel = Demangled(builder->denied->name);
   builder->denied = nullptr;
@@ -351,7 +355,7 @@ CUresult PassDeniedEverything(AccessSetBuilder* builder, StreamRef stream, RealC
     builder->denied = nullptr;
     return PassGate(builder, stream, real);
   }
-  if (device < 0) return CallReachingAll(builder->state(), stream, builder->tag, real);  // not known: of each
+  if (device < 0) return CallReachingAll(builder->state(), stream, builder->tag, real);  // unknown: all
   if (residency == nullptr) return CallWithRetry(builder->state(), kUnknownBytes, real);
   ReportReachingAll(kernel, ReachesAll::kDenied);
   if (!pin_refused.load() && PinDenied(builder, kernel.c_str()) != CUDA_SUCCESS) pin_refused.store(true);
@@ -369,7 +373,7 @@ CUresult PassDenied(AccessSetBuilder* builder, StreamRef stream, RealCall real) 
   return CUDA_ERROR_NOT_PERMITTED;
 }
 
-// ---- NCCL's, with works that no scan finds.
+// ---- Kernels of NCCL's, with works that no scan finds.
 
 CUresult PassNccl(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
   const bool known = builder->nccl->nccl == NcclKernel::kFollowed;

@@ -17,9 +17,10 @@ namespace {
 
 using allocator::Residency;
 
-// So many blocks are more than an operator on single tensors names.
+// An operator on single tensors names fewer blocks than this.
 constexpr size_t kManyBlocks = 12;
-// What a kernel for lists names of one tensor: parameter, gradient, two moments, and the largest of one.
+// The most blocks that a kernel for lists names of one tensor: the parameter, its gradient, two moments, and
+// the largest of one.
 constexpr size_t kMostBlocksOfOne = 5;
 constexpr size_t kLongestName = 160;
 
@@ -68,7 +69,7 @@ const char* ReasonOf(ReachesAll why) {
   }
 }
 
-// Kernels of the deny list are reported once, and NCCL's once.
+// Returns true once for kernels of the deny list, and once for those of NCCL's.
 bool IsFirst(std::atomic<bool> (&reported)[2], ReachesAll why) {
   return !reported[why == ReachesAll::kDenied ? 0 : 1].exchange(true);
 }
@@ -105,7 +106,7 @@ std::string LaunchAdvice(const std::string& kernel, size_t blocks) {
         "The kernel is " + kernel.substr(0, kLongestName) + (kernel.size() > kLongestName ? "..." : "") + ".";
   }
   // PyTorch's kernels for lists of tensors (Apex and others have theirs under the same name), and the
-  // operators of that name where kernels are called after them.
+  // operators with that name if kernels are named after them.
   const bool fused = HasAny(kernel, {"FusedAdam", "FusedSgd", "FusedSGD", "FusedAdagrad", "_fused_"});
   const bool lists =
       blocks > kMostBlocksOfOne && (fused || HasAny(kernel, {"multi_tensor_apply", "_foreach_"}));

@@ -1,7 +1,7 @@
 // Families for things that begin or end: modules and kernels, streams, captures, contexts. They keep the
-// registry of functions true, note where kernels come from, and report to every Residency that a stream is
-// about to be destroyed or captured. They run on the thread of the call. Nothing is refused but a green
-// context, when not all blocks fit the GPU at once.
+// registry of functions up to date, record where kernels come from, and report to every Residency that a
+// stream is about to be destroyed or captured. They run on the thread of the call. Only a green context is
+// refused, if not all blocks fit the GPU at once.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_
@@ -14,8 +14,8 @@
 
 namespace spillway::integration {
 
-// Calls visit(residency) for each device that has one; nothing before the context is published. Streams and
-// captures are reported to all of them: the handle does not show the device.
+// Calls visit(residency) for each device that has one; does nothing before the context is published. Streams
+// and captures are reported to all devices, since the handle does not show the device.
 template <typename Visitor>
 void ForEachResidency(HookState* state, Visitor&& visit) {
   HookContext* const context = ContextOf(state);
@@ -26,12 +26,12 @@ void ForEachResidency(HookState* state, Visitor&& visit) {
   }
 }
 
-// Calls that load kernels may need device memory, as others do. The kernels' origin is noted, for audit mode
-// and for deny lists that name libraries. What an earlier module of that handle had given out is forgotten:
-// it may have ended with its context, unseen.
+// Calls that load kernels. They may need device memory, as others do. The kernels' origin is recorded, for
+// audit mode and for deny lists that name libraries. The handles of an earlier module with this handle are
+// forgotten: it may have ended with its context, unseen.
 
-// (handle, image in memory, ...). Inlined into the wrapper, so that the return address is that of the loader:
-// an image that was made at run time lies in no library, and counts as that of its caller.
+// (handle, image in memory, ...). The call is inlined into the wrapper, so that the return address is the
+// loader's: an image that was made at run time lies in no library, and counts as its caller's.
 struct ImageLoaded {
   template <typename H, typename... Rest>
   __attribute__((always_inline)) static CUresult Call(const RowInfo&,
@@ -41,13 +41,13 @@ struct ImageLoaded {
     HookState* const state = GetHookState();
     const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(handle, image, rest...); });
     if (result != CUDA_SUCCESS || handle == nullptr) return result;
-    state->functions.Forget(*handle);  // of an earlier module
+    state->functions.Forget(*handle);  // those of an earlier module
     state->origins.NoteImage(*handle, image, caller);
     return result;
   }
 };
 
-// (handle, path, ...): a module or library from a file. Its path says whose it is, so no return address is
+// (handle, path, ...): a module or library from a file. The path names its origin, so no return address is
 // needed.
 struct FileLoaded {
   template <typename H, typename... Rest>
@@ -62,8 +62,8 @@ struct FileLoaded {
   }
 };
 
-// (handle): the end of a module or a library: its handles are dropped, since the next one may get them, and
-// what was copied into its globals pins nothing any more, unless the driver refuses.
+// (handle): the end of a module or a library. Its handles are dropped, since the next one may get them. The
+// addresses that were copied into its globals pin nothing any more, unless the driver refuses.
 struct ModuleEnd {
   template <typename H>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H), H module) {
@@ -73,14 +73,14 @@ struct ModuleEnd {
     return result;
   }
 };
-// A context ends, or one of its users leaves it. No handle is dropped: it may be good still, and one that
-// comes back is given out anew, which one of the families below sees. Noted on both sides of the real call,
-// since other threads are given handles meanwhile.
+// Wraps calls by which a context ends, or one of its users leaves it. No handle is dropped: it may still be
+// good, and one that comes back is given out anew, which one of the families below sees. The end is recorded
+// on both sides of the real call, since other threads are given handles meanwhile.
 struct ContextEnd {
   template <typename From>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(From), From from) {
     FunctionRegistry* const functions = &GetHookState()->functions;
-    // Also where the call fails: what is given out next is then asked anew in vain.
+    // Recorded even if the call fails: then the next handles are asked for anew without need.
     functions->NoteContextEnd();
     const CUresult result = real(from);
     functions->NoteContextEnd();
@@ -96,9 +96,9 @@ struct DeviceReset {
   }
 };
 
-// Calls that give out handles of kernels: which kind each one is, and what it ends with, is noted before the
-// caller has it. A launch may use a CUkernel in place of a CUfunction, and no question of the driver tells
-// them apart. With lazy loading this is where the code is loaded, which may need device memory.
+// Calls that give out handles of kernels. The kind of each handle, and what it ends with, is recorded before
+// the caller has it. A launch may use a CUkernel in place of a CUfunction, and no question of the driver
+// tells them apart. The code is loaded here if loading is lazy, which may need device memory.
 
 // (handle*, from, ...): one handle of a module, a library or a kernel.
 struct HandleFound {
@@ -140,8 +140,9 @@ struct HandlesFound {
   }
 
  private:
-  // The call does not say how many places it has filled, so the driver is asked how many kernels there are. 0
-  // when it does not tell: those handles are of unknown origin then, and their launches reach every block.
+  // Returns how many kernels there are, by the driver's answer, since the call does not report how many
+  // places it has filled. 0 if the driver does not answer: those handles are of unknown origin then, and
+  // their launches reach every block.
   static unsigned int Count(const HookState& state, CUmodule module) {
     return Ask(state.real.Ask<Row::cuModuleGetFunctionCount>(), module);
   }
@@ -168,8 +169,8 @@ struct NodeKernelFound {
   }
 };
 
-// (stream): before it is destroyed, an event must cover its last uses. Later the driver would not take one,
-// and a block that it used last could not tell when it may leave.
+// (stream): an event must cover the stream's last uses before it is destroyed. Later the driver would not
+// take one, and nothing would show when a block that it used last may leave.
 struct StreamEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuStreamDestroy) real, CUstream stream) {
     HookState* const state = GetHookState();
@@ -178,8 +179,9 @@ struct StreamEnd {
   }
 };
 
-// A context beside the primary one may become current: from now on each launch asks the driver which is,
-// since the handle of a default stream does not show it. That is never taken back.
+// Wraps calls that make a context beside the primary one, which may become current. Each launch asks the
+// driver from now on which is current, since the handle of a default stream does not show it. This is never
+// taken back.
 struct ContextMade {
   template <typename... A>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(A...), A... args) {
@@ -189,7 +191,7 @@ struct ContextMade {
   }
 };
 // A green context may be current to one thread at a time, so the device's thread cannot follow its default
-// stream: evictions end. The call reaches every block, and is refused when they do not fit.
+// stream: evictions end. The call reaches every block, and is refused if they do not fit.
 struct GreenContextMade {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
@@ -199,13 +201,13 @@ struct GreenContextMade {
 };
 
 // A capture is counted before the real call, so that no captured launch is taken for a real one, and
-// uncounted when the call failed.
+// uncounted if the call failed.
 struct CaptureBegin {
   template <typename... Rest>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(CUstream, Rest...), CUstream stream,
                        Rest... rest) {
     HookState* const state = GetHookState();
-    state->captures.fetch_add(1);  // before it begins: launches look at the count
+    state->captures.fetch_add(1);  // counted before it begins, since launches look at the count
     ForEachResidency(state, [&](allocator::Residency* residency) { residency->OnCaptureBegin(stream); });
     const CUresult result = real(stream, rest...);
     if (result != CUDA_SUCCESS) {
@@ -225,16 +227,16 @@ struct CaptureInto {
     HookState* const state = GetHookState();
     const CUresult result = CaptureBegin::Call(row, real, stream, rest...);
     if (result != CUDA_SUCCESS) return result;
-    // The id is asked for after the real call: before it there is none.
+    // The id is asked for after the real call; before it there is none.
     const uint64_t capture = CaptureOf(*state, {stream, row.per_thread_default});
     const CUgraph graph = FirstOf<CUgraph>(rest...);
-    // Of a graph that is not followed nothing that is captured from here on can be.
+    // A capture into a graph that is not followed cannot be followed either.
     state->graphs.CaptureInto(capture, graph);
     if (kAnew) state->graphs.Recapture(capture, graph);
     return result;
   }
 };
-// (stream, ...): what is captured becomes a command list of a graphics API, whose executions nobody sees:
+// (stream, ...): what is captured becomes a command list of a graphics API, whose executions nobody sees, so
 // what it names must stay where it is.
 struct CaptureToList {
   template <typename... Rest>
@@ -247,15 +249,15 @@ struct CaptureToList {
     return result;
   }
 };
-// A capture ends: its graph names what it named. It is no longer counted when the driver's answer is that of
-// a capture that has ended, well or invalidated. After any other it may go on; one that is counted and has
-// ended costs each launch a question.
+// Wraps the end of a capture: its graph names what it named. The capture is no longer counted if the driver's
+// answer is that of a capture that has ended, well or invalidated. After any other answer it may go on; a
+// capture that is counted although it has ended costs each launch a question.
 struct CaptureEnd {
   template <typename... Rest>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUstream, Rest...), CUstream stream,
                        Rest... rest) {
     HookState* const state = GetHookState();
-    // Asked before the real call: after it the stream has no capture.
+    // The id is asked for before the real call; after it the stream has no capture.
     const uint64_t capture = CaptureOf(*state, {stream, row.per_thread_default});
     const CUresult result = real(stream, rest...);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED &&
@@ -264,8 +266,8 @@ struct CaptureEnd {
     }
     state->captures.fetch_sub(1);
     ForEachResidency(state, [&](allocator::Residency* residency) { residency->OnCaptureEnd(stream); });
-    // A capture that has failed names nothing any more; a command list, for which there is no graph, has
-    // been lost at its beginning.
+    // A capture that has failed names nothing any more. A command list has no graph; CaptureToList has
+    // recorded it as lost.
     CUgraph* const graph = FirstOf<CUgraph*>(rest...);
     state->graphs.EndCapture(capture, result == CUDA_SUCCESS && graph != nullptr ? *graph : nullptr);
     return result;

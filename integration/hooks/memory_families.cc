@@ -24,8 +24,9 @@ bool FindFacts(const HookContext* context, CUdeviceptr address, PointerFacts* fa
 // The newest attribute that is understood, IS_HW_DECOMPRESS_CAPABLE of CUDA 12.8.
 constexpr int kNewestAttribute = 21;
 
-// The driver answers for what is mapped there, so the block is on the GPU meanwhile. It stays until it is freed where the
-// answer lets another device reach it; of a newer attribute that is not known, and the answer is an older driver's.
+// The driver answers for what is mapped there, so the block is on the GPU meanwhile. It stays until it is
+// freed if the answer lets another device reach it. It is not known whether a newer attribute does, so it
+// gets an older driver's answer.
 CUresult AskDriver(const RowInfo& row, decltype(&::cuPointerGetAttribute) real, void* data,
                    CUpointer_attribute attribute, CUdeviceptr address) {
   if (attribute > kNewestAttribute) return CUDA_ERROR_INVALID_VALUE;
@@ -65,7 +66,7 @@ CUresult AnswerAttribute(const PointerFacts& facts, CUpointer_attribute attribut
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:  // virtual memory is not
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:  // chunks are created without
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:  // chunks are created without it
       return Put(data, 0u);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return Put(data, facts.device);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -73,11 +74,12 @@ CUresult AnswerAttribute(const PointerFacts& facts, CUpointer_attribute attribut
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: return Put(data, static_cast<size_t>(facts.bytes));
     case CU_POINTER_ATTRIBUTE_MAPPED: return Put(data, 1u);
-    // In as many bytes as the narrowest caller has: NVIDIA's headers do not say, and other shims write 4.
+    // Writes as many bytes as the narrowest caller has: NVIDIA's headers do not give the size, and other
+    // shims write 4.
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return Put(data, uint32_t{CU_MEM_HANDLE_TYPE_NONE});
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return Put(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return Put(data, CUmemoryPool{nullptr});
-    default: return CUDA_ERROR_NOT_SUPPORTED;  // buffer and block ids, tokens, and what newer drivers know
+    default: return CUDA_ERROR_NOT_SUPPORTED;  // ids, tokens, newer attributes
   }
 }
 
@@ -127,7 +129,7 @@ CUresult PointerAttributes::Call(const RowInfo& row, decltype(&::cuPointerGetAtt
       const CUresult asked = AskDriver(row, get_one, data[i], attributes[i], address);
       if (asked != CUDA_SUCCESS) return asked;
     } else if (result != CUDA_SUCCESS && data[i] != nullptr) {
-      Put(data[i], static_cast<void*>(nullptr));  // as the driver does here for what the memory does not have
+      Put(data[i], static_cast<void*>(nullptr));  // as the driver does for attributes that are not there
     }
   }
   return CUDA_SUCCESS;

@@ -1,8 +1,8 @@
 // Families for external memory and for questions about our blocks. External allocations are counted. A free
 // of a block of ours goes to its Residency. A question about a block of ours gets the answer that a driver
-// would give for resident device memory, so that an evicted block looks no different from outside. They run
-// on the thread of the call; a call that names free space of our reservation is refused, as the driver would
-// refuse it.
+// would give for resident device memory, so an evicted block looks no different from outside. They run on the
+// thread of the call; a call that names free space of our reservation is refused, as the driver would refuse
+// it.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_MEMORY_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_MEMORY_FAMILIES_H_
@@ -17,14 +17,14 @@ namespace spillway::integration {
 
 // ---- External memory, and frees.
 
-// (address*, bytes, ...): counted on success, repeated once when the device is full. It is counted for the
-// device of the current context.
+// (address*, bytes, ...): counted on success, for the device of the current context; repeated once if the
+// device is full.
 struct CountedAlloc {
   template <typename P, typename N, typename... Rest>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(P*, N, Rest...), P* address, N bytes,
                        Rest... rest) {
     HookState* const state = GetHookState();
-    // Until PyTorch is found: its first allocation may be this one (HookState).
+    // Set until PyTorch is found: this allocation may be its first one (HookState).
     if (void (*const look)() = state->before_external_allocation.load(std::memory_order_relaxed)) look();
     const CUresult result = CallWithRetry(state, bytes, [&] { return real(address, bytes, rest...); });
     if (result == CUDA_SUCCESS && address != nullptr) {
@@ -51,9 +51,9 @@ struct CountedPitchedAlloc {
   }
 };
 
-// Bytes of one channel of an array's texel; formats that pack several texels count as one byte.
+// Returns the bytes of one channel of an array's texel; formats that pack several texels count as one byte.
 uint64_t BytesPerChannel(CUarray_format format);
-// Bytes of an array by its description; the driver may round up.
+// Returns the bytes of an array by its description; the driver may round up.
 template <typename Descriptor>
 uint64_t BytesOfArray(const Descriptor& array) {
   uint64_t texels = array.Width * (array.Height != 0 ? uint64_t{array.Height} : 1);
@@ -61,8 +61,8 @@ uint64_t BytesOfArray(const Descriptor& array) {
   return texels * array.NumChannels * BytesPerChannel(array.Format);
 }
 
-// (array*, description[, levels]): a pyramid of levels is counted as four thirds of its first, the sum of a
-// quarter each. No array is ever a block of ours.
+// (array*, description[, levels]): a pyramid of levels is counted as four thirds of its first level, since
+// each level has a quarter of the last. No array is ever a block of ours.
 struct CountedArray {
   template <typename H, typename Descriptor, typename... Levels>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H*, const Descriptor*, Levels...), H* array,
@@ -90,8 +90,8 @@ struct CountedArrayFree {
   }
 };
 
-// Frees the block that starts at `address`; with `in_stream_order`, after what is queued on `stream`.
-// CUDA_ERROR_INVALID_VALUE when no block starts there.
+// Frees the block that starts at `address`; with `in_stream_order`, after what is queued on `stream`. Returns
+// CUDA_ERROR_INVALID_VALUE if no block starts there.
 CUresult FreeOurs(HookContext* context, uint64_t address, CUstream stream, bool in_stream_order);
 
 // cuMemFree and cuMemFreeAsync: a block of ours goes back to its Residency, external memory to the driver.
@@ -104,7 +104,7 @@ struct CountedFree {
     // The entry is removed first: another thread may get the address as soon as the driver has it back.
     const uint64_t bytes = GetHookState()->external.OnFree(ExternalMemory::Kind::kAddress, address);
     const CUresult result = real(address, stream...);
-    // Without a stream the driver has waited for the device.
+    // If there is no stream, the driver has waited for the device.
     allocator::EscapedUsers users;
     (users.streams.push_back({stream, row.per_thread_default}), ...);
     if (result == CUDA_SUCCESS && bytes != 0) NoteExternalFreed(address, bytes, users);
@@ -133,7 +133,7 @@ struct CountedRelease {
     return result;
   }
 };
-// A mapping of another library inside our reservation is refused: it would break the reservation.
+// A mapping of another library inside our reservation is refused, since it would break the reservation.
 struct CountedMap {
   static CUresult Call(const RowInfo&, decltype(&::cuMemMap) real, CUdeviceptr address, size_t bytes,
                        size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {
@@ -143,8 +143,8 @@ struct CountedMap {
     return result;
   }
 };
-// Refused for our reservation, which only we map and unmap. Addresses that lay in what others unmap pin
-// nothing any more.
+// Refused for our reservation, which only we map and unmap. Addresses that lay in memory which others unmap
+// pin nothing any more.
 struct CountedUnmap {
   static CUresult Call(const RowInfo&, decltype(&::cuMemUnmap) real, CUdeviceptr address, size_t bytes) {
     if (ContextOwning(address) != nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -162,8 +162,9 @@ struct RefusedOnOurs {
     return ContextOwning(address) != nullptr ? CUDA_ERROR_INVALID_VALUE : real(address, bytes);
   }
 };
-// cuMemRetainAllocationHandle: a block of ours has none to give, as memory of cuMemAlloc has none: it consists of
-// several, which are taken away and cannot be exported. External memory has one reference more.
+// cuMemRetainAllocationHandle: a block of ours has no handle to give, just as memory of cuMemAlloc has none.
+// It consists of several handles, which are taken away and cannot be exported. External memory gets one more
+// reference.
 struct RetainedHandle {
   static CUresult Call(const RowInfo& row, decltype(&::cuMemRetainAllocationHandle) real,
                        CUmemGenericAllocationHandle* handle, void* address);
@@ -171,11 +172,11 @@ struct RetainedHandle {
 
 // ---- Questions.
 
-// Budget and what is left of it on the current context's device; false when that device has none.
+// Returns the budget of the current context's device and what is left of it; false if that device has none.
 bool BudgetOfCurrentDevice(uint64_t* free_bytes, uint64_t* total_bytes);
 
-// Free and total memory: those of the budget, for a device that has one. The job sizes by it what it takes,
-// so it is shown what it can have, and not what the device has.
+// Answers free and total memory: the budget's, for a device that has one. The job sizes its memory by the
+// answer, so it is shown what it can have, not what the device has.
 struct MemoryInfo {
   template <typename N>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(N*, N*), N* free_bytes, N* total_bytes) {
@@ -211,16 +212,17 @@ struct PointerFacts {
   CUcontext context = nullptr;  // the primary one of the block's device
 };
 
-// Writes the attribute's value to `data`. CUDA_ERROR_INVALID_VALUE for what device memory does not have;
-// CUDA_ERROR_NOT_SUPPORTED for attributes that only the driver can answer. Pure.
+// Writes the attribute's value to `data`. Returns CUDA_ERROR_INVALID_VALUE for an attribute that device
+// memory does not have; CUDA_ERROR_NOT_SUPPORTED for one that only the driver can answer. Pure.
 CUresult AnswerAttribute(const PointerFacts& facts, CUpointer_attribute attribute, void* data);
 
-// cuPointerGetAttribute. What only the driver knows, it is asked; the block then stays on the GPU.
+// cuPointerGetAttribute. The driver is asked for attributes that it alone knows. The block is on the GPU
+// meanwhile, and stays there until it is freed if the answer lets another device reach it.
 struct PointerAttribute {
   static CUresult Call(const RowInfo& row, decltype(&::cuPointerGetAttribute) real, void* data,
                        CUpointer_attribute attribute, CUdeviceptr address);
 };
-// cuPointerGetAttributes. As the driver does, writes null for what device memory does not have.
+// cuPointerGetAttributes. Writes null for an attribute that device memory does not have, as the driver does.
 struct PointerAttributes {
   static CUresult Call(const RowInfo& row, decltype(&::cuPointerGetAttributes) real, unsigned int count,
                        CUpointer_attribute* attributes, void** data, CUdeviceptr address);

@@ -10,15 +10,15 @@ using allocator::StreamRef;
 using policy::kNever;
 using policy::LaunchIndex;
 
-// With so many samples and still no iteration known, the job gets the later share: nothing is planned from
-// its times.
+// A job with this many samples and no known iteration gets the later share, since nothing is planned from its
+// times.
 constexpr uint64_t kSamplesWithoutIteration = 4096;
 constexpr size_t kMostKindsKept = 1 << 16;
-// A recording that takes longer waits for a place in the stream's queue, as the launch itself would, or for a
-// processor.
+// A recording that takes longer was waiting for a place in the stream's queue, as the launch itself would, or
+// for a processor.
 constexpr int64_t kLongestRecording = 20'000;
 
-// The address of a thread-local names the thread.
+// The address of a thread-local identifies the thread.
 thread_local char t_identity;
 const void* Me() { return &t_identity; }
 
@@ -31,7 +31,7 @@ bool SameStream(const StreamRef& a, const StreamRef& b) {
 LaunchTimer::LaunchTimer(const LaunchTimerOptions& options, std::atomic<bool>* wants_marks)
     : options_(options), wants_marks_(wants_marks), accrued_at_(options.clock->NowNanos()) {}
 
-// ---- On launching threads.
+// ---- Launching threads.
 
 bool LaunchTimer::StartedHere() const { return thread_.load(std::memory_order_relaxed) == Me(); }
 
@@ -50,7 +50,7 @@ void LaunchTimer::OnEnter(const StreamRef& stream) {
 
 void LaunchTimer::OnReady(const StreamRef& stream) {
   const Phase phase = phase_.load(std::memory_order_acquire);
-  // Started and here again: the launch before failed, or is repeated.
+  // A sample that started on this thread and comes here again: the launch before failed, or is repeated.
   const bool again = phase == Phase::kStarted && StartedHere();
   if ((phase != Phase::kArmed && !again) || !Take(phase)) return;
   if (RecordStart(stream)) {
@@ -69,7 +69,7 @@ bool LaunchTimer::RecordStart(const StreamRef& stream) {
   return Record(sample.start, stream) == CUDA_SUCCESS;
 }
 
-// The launch `index` is reported: begins the next sample when it is time, or learns which launch is being
+// Takes the report of launch `index`: begins the next sample when it is time, or learns which launch is being
 // sampled.
 void LaunchTimer::Note(LaunchIndex index) {
   const Phase phase = phase_.load(std::memory_order_acquire);
@@ -88,8 +88,7 @@ void LaunchTimer::Note(LaunchIndex index) {
   Settle(index);
 }
 
-// Whether an event recorded now on the stream of the sample, by this thread, tells when the sampled launch
-// was over.
+// Returns whether an event that this thread records now on `stream` shows when the sampled launch was over.
 bool LaunchTimer::MayEndOn(const StreamRef& stream) const {
   return SameStream(stream, stream_) && (!stream_.IsPerThread() || StartedHere());
 }
@@ -110,8 +109,8 @@ void LaunchTimer::Finish(Outcome outcome) {
   samples_filled_.store(filled + 1, std::memory_order_release);
 }
 
-// `index` was the latest launch. If a target is due, the next launch is sampled; else the timer waits for the
-// next target.
+// `index` was the latest launch. If a target is due, the next launch is sampled; otherwise the timer waits
+// for the next target.
 void LaunchTimer::Settle(LaunchIndex index) {
   last_ = std::max(last_, index);
   const uint64_t end = targets_filled_.load(std::memory_order_acquire);
@@ -132,7 +131,7 @@ void LaunchTimer::Settle(LaunchIndex index) {
   phase_.store(armed ? Phase::kArmed : Phase::kIdle, std::memory_order_release);
 }
 
-// ---- The reader's.
+// ---- The reader.
 
 void LaunchTimer::Poll(const policy::Trace& trace, uint32_t iteration_launches,
                        const policy::BlockSizes& sizes, policy::KernelTimes* times) {
@@ -144,7 +143,7 @@ void LaunchTimer::Poll(const policy::Trace& trace, uint32_t iteration_launches,
   Choose(trace, iteration_launches, sizes, *times);
 }
 
-// The events are never destroyed: they may still be in a stream when the process ends.
+// The events are never destroyed, since they may still be in a stream when the process ends.
 bool LaunchTimer::CreateEvents() {
   events_ = Events::kFailed;
   for (Sample& sample : samples_) {
@@ -162,7 +161,7 @@ void LaunchTimer::Collect(const policy::Trace& trace, const policy::BlockSizes& 
   uint64_t taken = samples_taken_.load(std::memory_order_relaxed);
   for (; taken < filled; ++taken) {
     const Sample& sample = samples_[taken % kSamples];
-    // Its launch, or the one behind it, has not been taken from the recorder.
+    // The sampled launch, or the one behind it, has not been taken from the recorder yet.
     if (sample.index + 1 >= trace.end()) break;
     const bool abandoned = sample.outcome == Outcome::kAbandoned;
     const CUresult reached = abandoned ? CUDA_SUCCESS : options_.driver->cuEventQuery(sample.end);
@@ -220,8 +219,8 @@ void LaunchTimer::Choose(const policy::Trace& trace, uint32_t iteration_launches
   Publish(chosen);
 }
 
-// The launch in the trace, with another one behind it, that the launch to come at `index` will be like; kNever
-// when the trace has dropped it.
+// Returns the launch in the trace that the future launch at `index` will be like, with another one behind it;
+// kNever if the trace has dropped it.
 LaunchIndex LaunchTimer::Alike(const policy::Trace& trace, LaunchIndex index, uint32_t iteration_launches) {
   const LaunchIndex back = ((index + 1 - trace.end()) / iteration_launches + 1) * iteration_launches;
   return index < trace.begin() + back ? kNever : index - back;
@@ -231,7 +230,7 @@ LaunchTimer::Target LaunchTimer::TargetOf(LaunchIndex index, const policy::Launc
   return {index, ends_right_away_.contains(kind.own) ? Ends::kRightAway : Ends::kAtNextLaunch};
 }
 
-// Chooses, among the launches to come, one of each kind that was never measured; where there is none, those in
+// Chooses future launches, one of each kind that was never measured. If there is none, chooses launches in
 // places that have too few samples.
 void LaunchTimer::ChooseByKind(const policy::Trace& trace, uint32_t iteration_launches,
                                const policy::BlockSizes& sizes, const policy::KernelTimes& times,
@@ -259,7 +258,7 @@ void LaunchTimer::ChooseByKind(const policy::Trace& trace, uint32_t iteration_la
   tries_ += chosen->size();
 }
 
-// Chooses launches spread over the next iteration, or, when none is known, over as many launches as came
+// Chooses launches spread over the next iteration, or, if none is known, over as many launches as came
 // lately.
 void LaunchTimer::ChooseAnywhere(const policy::Trace& trace, uint32_t iteration_launches,
                                  const policy::BlockSizes& sizes, std::vector<Target>* chosen) {
@@ -281,8 +280,8 @@ void LaunchTimer::Publish(const std::vector<Target>& chosen) {
   targets_filled_.store(filled, std::memory_order_release);
   tokens_ -= static_cast<double>(chosen.size());
   if (targets_taken_.load(std::memory_order_acquire) == filled) return;
-  // Also when nothing was chosen: a thread that settled meanwhile may have seen no target. The next launch
-  // then settles again.
+  // This matters even if nothing was chosen: a thread that settled meanwhile may have seen no target. The
+  // next launch settles again then.
   LaunchIndex none = kNever;
   next_.compare_exchange_strong(none, 1);
 }

@@ -1,7 +1,7 @@
 // PlanningMachine: the machine that plans are made for while the job runs, as far as it is known by now:
-// memory, rates, and what plans cannot use. Blocks that are pinned for long and that no launch of the
-// iteration names stay on the GPU whatever a plan says, so their memory is none of its. Predictor calls it on
-// its thread; nothing fails.
+// memory, rates, and the memory that plans cannot use. Blocks with a long-term pin that no launch of the
+// iteration names stay on the GPU whatever a plan says, so their memory does not count as the machine's. The
+// predictor calls it on its thread; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_PLANNING_MACHINE_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_PLANNING_MACHINE_H_
@@ -23,19 +23,19 @@ class PlanningMachine {
   PlanningMachine(std::function<uint64_t()> host_bytes, bool has_disk)
       : host_bytes_(std::move(host_bytes)), has_disk_(has_disk) {}
 
-  // For `sequence`, which is number `id`. Walks it only when what is pinned has changed. `residency` may be
-  // null.
+  // Returns the machine for `sequence`, which is number `id`. Walks the sequence only if the pinned bytes
+  // have changed. `residency` may be null.
   policy::RuntimeMachine Now(const allocator::Residency* residency, policy::SequenceId id,
                              const policy::Trace& sequence);
 
  private:
-  // Bytes of pinned blocks that no launch of the sequence names.
+  // Returns the bytes of pinned blocks that no launch of the sequence names.
   uint64_t PinnedBeside(const allocator::Residency& residency, uint64_t pinned_bytes, policy::SequenceId id,
                         const policy::Trace& sequence);
 
   const std::function<uint64_t()> host_bytes_;
   const bool has_disk_;
-  // Of the last walk.
+  // The input and result of the last walk.
   uint64_t pinned_bytes_ = 0;
   policy::SequenceId sequence_ = policy::kNoSequence;
   uint64_t beside_bytes_ = 0;

@@ -10,7 +10,8 @@ using policy::LaunchIndex;
 
 namespace {
 
-// NextIndex looks for so many launches above next_index_: more threads do not report at the same instant.
+// NextIndex searches this many launches above next_index_; no more threads than these report at the same
+// instant.
 constexpr LaunchIndex kRacingThreads = 4;
 
 }  // namespace
@@ -43,14 +44,14 @@ void TraceRecorder::AddLaunch(LaunchIndex index, uint64_t tag, const allocator::
   entry.tag.store(tag, std::memory_order_release);
   entry.count.store(count, std::memory_order_release);
   entry.ready.store(index + 1, std::memory_order_release);
-  // Not an exchange, which would cost as much as all the rest.
+  // This is no exchange, which would cost as much as all the rest.
   if (next_index_.load(std::memory_order_relaxed) < index + 1) {
     next_index_.store(index + 1, std::memory_order_release);
   }
 }
 
-// Launches that other threads have reported stand just above what the lowest of them wrote last; the caller's
-// own are among them.
+// Returns the index of the next launch. Launches that other threads have reported stand just above what the
+// lowest of them wrote last; the caller's own are among them.
 LaunchIndex TraceRecorder::NextIndex() const {
   LaunchIndex next = next_index_.load(std::memory_order_acquire);
   for (LaunchIndex index = next; index < next + kRacingThreads; ++index) {
@@ -75,7 +76,7 @@ std::optional<uint64_t> TraceRecorder::TagOf(LaunchIndex index) const {
   const Entry& entry = entries_[index & entry_mask_];
   if (entry.ready.load(std::memory_order_acquire) != index + 1) return std::nullopt;
   const uint64_t tag = entry.tag.load(std::memory_order_acquire);
-  if (entry.ready.load(std::memory_order_relaxed) != index + 1) return std::nullopt;  // written meanwhile
+  if (entry.ready.load(std::memory_order_relaxed) != index + 1) return std::nullopt;  // overwritten meanwhile
   return tag;
 }
 
@@ -89,7 +90,8 @@ TraceRecorder::Read TraceRecorder::ReadEntry(LaunchIndex index, uint64_t* tag,
   const Entry& entry = entries_[index & entry_mask_];
   const uint64_t ready = entry.ready.load(std::memory_order_acquire);
   if (ready != index + 1) {
-    // Lost when a later launch has the entry, or when the launch that writes it now must be a later one.
+    // The launch is lost if a later one has the entry, or if the launch that is being written there must be a
+    // later one.
     const LaunchIndex next = next_index_.load(std::memory_order_acquire);
     return ready > index + 1 || next > index + 1 + entry_mask_ ? Read::kLost : Read::kNotThere;
   }

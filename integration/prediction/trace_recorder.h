@@ -1,4 +1,4 @@
-// TraceRecorder: takes launches from launching threads into fixed memory without a lock, and gives them in
+// TraceRecorder takes launches from launching threads into fixed memory without a lock, and gives them in
 // order to one reader, the predictor's thread. A reader that falls too far behind loses launches, and Drain
 // reports it. The recorder decides nothing.
 
@@ -21,13 +21,14 @@
 
 namespace spillway::integration {
 
-// Blocks in a trace are named by BlockId::raw(). The allocator gives a freed block's id to the next block of
-// its size.
+// Returns a block's name in a trace, BlockId::raw(). The allocator gives a freed block's id to the next block
+// of its size.
 inline policy::TraceBlock TraceBlockOf(allocator::BlockId id) { return id.raw(); }
 
 class TraceRecorder {
  public:
-  // How many launches and block names the rings keep for a reader that has not taken them; powers of two.
+  // The numbers of launches and of block names that the rings keep for a reader that has not taken them;
+  // powers of two.
   struct RingSizes {
     uint32_t launches = 1u << 14;
     uint32_t names = 1u << 18;
@@ -37,24 +38,25 @@ class TraceRecorder {
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;
 
-  // ---- Any thread. AddLaunch takes no lock and no memory. Indices count up without gaps; threads may add
+  // ---- Thread-safe. AddLaunch takes no lock and no memory. Indices count up without gaps; threads may add
   // theirs in any order.
   void AddLaunch(policy::LaunchIndex index, uint64_t tag, const allocator::AccessSet& set);
   void AddAllocate(allocator::BlockId block, uint64_t bytes, uint64_t copied_bytes) {
     AddEvent(block, bytes, copied_bytes);
   }
   void AddFree(allocator::BlockId block) { AddEvent(block, 0, 0); }
-  // The job marks the end of an iteration, between the launches reported before and after.
+  // Records that the job has ended an iteration, between the launches reported before and after.
   void AddMark();
-  // The tag of that launch, while its entry is there: about the last 16,384. Takes no lock.
+  // Returns the tag of that launch, as long as its entry is there: for about the last 16,384 launches. Takes
+  // no lock.
   std::optional<uint64_t> TagOf(policy::LaunchIndex index) const;
 
-  // ---- The reader's thread alone.
+  // ---- For the reader's thread alone.
 
-  // Appends to `trace`, in order, what has come since the last call; at most `most` launches. False when
-  // launches were lost: the trace then starts anew at the oldest launch that is still there.
+  // Appends to `trace`, in order, what has come since the last call, with at most `most` launches. Returns
+  // false if launches were lost: the trace then starts anew at the oldest launch that is still there.
   bool Drain(policy::Trace* trace, uint32_t most);
-  // Gives the allocations that Drain has appended since the last call: the sizes of blocks.
+  // Takes the allocations that Drain has appended since the last call: the sizes of blocks.
   void TakeAllocations(std::vector<policy::BlockEvent>* allocations) { allocations->swap(allocations_); }
   // Appends the marks that came up to the last Drain, each as the index of the launch that follows it.
   void TakeMarks(std::deque<policy::LaunchIndex>* marks);
@@ -65,9 +67,9 @@ class TraceRecorder {
     // index + 1; 0 while the entry is written. Released by the writer, acquired by the reader.
     std::atomic<uint64_t> ready{0};
     std::atomic<uint64_t> tag{0};
-    std::atomic<uint64_t> first{0};  // of its names, counted since the start
+    std::atomic<uint64_t> first{0};  // place of its names, counted since the start
     std::atomic<uint32_t> count{0};
-    std::array<std::atomic<uint32_t>, kFew> few{};  // the names, when there are no more than these
+    std::array<std::atomic<uint32_t>, kFew> few{};  // the names, if there are no more than these
   };
   enum class Read { kTaken, kNotThere, kLost };
 
@@ -81,7 +83,7 @@ class TraceRecorder {
   const std::unique_ptr<Entry[]> entries_;
   const std::unique_ptr<std::atomic<uint32_t>[]> names_;
   std::atomic<uint64_t> names_taken_{0};  // names handed to writers since the start
-  // About one past the greatest index seen: of threads that store it at once the lowest may win. NextIndex
+  // About one past the greatest index seen: the lowest may win among threads that store it at once. NextIndex
   // makes up for that.
   std::atomic<policy::LaunchIndex> next_index_{0};
 

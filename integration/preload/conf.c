@@ -1,8 +1,8 @@
-/* The user's settings: SPILLWAY_ variables, our keys inside PyTorch's allocator variables, and what files say
- * (settings/conf_file.h), the user's before the system's. Our keys are
- * taken out of PyTorch's variables, whose parsers stop the job at a key or backend they do not know; the
- * whole text stays in SPILLWAY_ALLOC_CONF_ORIGINAL, from which child processes take the keys. Judges no
- * value: that is the engine's. Grammar and moments: docs/decisions/0001-loading.md. */
+/* The user's settings: SPILLWAY_ variables, our keys inside PyTorch's allocator variables, and files of
+ * settings (settings/conf_file.h), the user's before the system's. Our keys are taken out of PyTorch's
+ * variables, whose parsers stop the job at a key or backend they do not know. The whole text stays in
+ * SPILLWAY_ALLOC_CONF_ORIGINAL, from which child processes take the keys. No value is judged here: the engine
+ * does that. docs/decisions/0001-loading.md has the grammar and the moments. */
 
 #include "integration/preload/shim.h"
 
@@ -20,11 +20,11 @@ extern char** environ;
 
 static const char kPrefix[] = "SPILLWAY_";
 static const char kOriginal[] = "SPILLWAY_ALLOC_CONF_ORIGINAL";
-/* In the order in which they are read: for a key in both, the later one counts. PyTorch's newer name comes
- * first, as PyTorch itself prefers the older one where both are set. */
+/* The variables in the order in which they are read: the later one counts for a key in both. PyTorch's newer
+ * name comes first, as PyTorch itself prefers the older one if both are set. */
 static const char* const kVariables[] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
 
-/* All guarded by mutex_. Values are never freed: a reader may hold one. */
+/* All of these are guarded by mutex_. Values are never freed, since a reader may still use one. */
 static pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
 static struct {
   char* value;
@@ -38,8 +38,8 @@ static char** fixed_; /* copies of the SPILLWAY_ variables, NULL at the end; NUL
 void LockConf(void) { pthread_mutex_lock(&mutex_); }
 void UnlockConf(void) { pthread_mutex_unlock(&mutex_); }
 
-/* Splits a text into our keys, which are remembered under the name of their variable, and the rest, written
- * to `rest` (as long as the text). The number of keys taken. */
+/* Splits a text into our keys, which are remembered under the name of their variable, and the rest, which is
+ * written to `rest` (as long as the text). Returns the number of keys taken. */
 static int SplitConf(const char* text, const char* variable, char* rest) {
   int count = 0;
   size_t rest_bytes = 0;
@@ -70,7 +70,8 @@ static int HasOurs(const char* text) {
   return 0;
 }
 
-/* Ends the process for a slip in one of the texts (NULL: not set): PyTorch's parser would, with less to go by. */
+/* Ends the process for a slip in one of the texts (NULL: not set). PyTorch's parser would end it, too, with a
+ * poorer message. */
 static void RefuseSlips(char* const* texts) {
   int beside_ours = 0;
   for (int i = 0; i < 2; ++i) beside_ours |= texts[i] && NamesOurBackend(texts[i]);
@@ -156,13 +157,14 @@ void TakeVariables(void) {
   UnlockConf();
 }
 
-/* The name of the variable of a setting: "gpu_memory" -> "SPILLWAY_GPU_MEMORY", "spillway" -> "SPILLWAY". */
+/* Writes the name of a setting's variable: "gpu_memory" -> "SPILLWAY_GPU_MEMORY", "spillway" -> "SPILLWAY".
+ */
 static void VariableName(const char* name, char* variable, size_t bytes) {
   snprintf(variable, bytes, "%s%s", strcmp(name, "spillway") == 0 ? "" : kPrefix, name);
   for (char* c = variable; *c; ++c) *c = (char)toupper((unsigned char)*c);
 }
 
-/* NULL where it is not set, or empty. */
+/* Returns the variable's value; NULL if it is not set, or empty. */
 static const char* VariableLocked(const char* variable) {
   size_t bytes = strlen(variable);
   const char* value = fixed_ ? NULL : getenv(variable);
@@ -172,8 +174,8 @@ static const char* VariableLocked(const char* variable) {
   return value && *value ? value : NULL;
 }
 
-/* At the first question: a process that never asks opens no file. A process that has more rights than its
- * user takes no path from it. */
+/* Reads the files at the first question, so a process that never asks opens no file. A process with more
+ * rights than its user takes no path from the user. */
 static void ReadFilesLocked(void) {
   char path[4096];
   enum ConfFileKind kind;
@@ -231,14 +233,14 @@ const char* SettingLimitSource(const char* name) {
 
 void RefuseConfFiles(void) {
   if (SwitchedOff()) return;
-  Limit(""); /* reads them, if nobody has yet */
+  Limit(""); /* reads them, if that has not been done */
   const char* problem = *systems_.problem ? systems_.problem : users_.problem;
   if (!*problem) return;
   SayFatal(problem, NULL);
   _exit(kExitBadSetting);
 }
 
-/* A copy of the name that lives on; one per name is kept. */
+/* Returns a copy of the name that lives on; one per name is kept. */
 static const char* VariableSource(const char* variable) {
   static char* names[64]; /* more than there are settings */
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
@@ -271,7 +273,8 @@ int SwitchedOff(void) {
   return value && (strcasecmp(value, "off") == 0 || strcmp(value, "0") == 0);
 }
 
-/* What is no "off" counts as "on": where the engine cannot be opened, nobody judges the value. */
+/* Any value other than "off" and "0" counts as "on": if the engine cannot be opened, nobody judges the value.
+ */
 int Required(void) {
   const char* value = Setting("require");
   return value && *value && strcasecmp(value, "off") != 0 && strcmp(value, "0") != 0 && !SwitchedOff();

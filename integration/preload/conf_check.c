@@ -1,5 +1,5 @@
-/* What in PyTorch's variables can only be a slip, found before PyTorch's parser meets it: that one ends the
- * job with a bare word, or with a stack of frames. Values of our keys are not judged here: the engine does. */
+/* Finds slips in PyTorch's variables before PyTorch's parser meets them, which ends the job with a bare word,
+   or with a stack of frames. Values of our keys are not judged here: the engine does that. */
 
 #include "integration/preload/conf_text.h"
 
@@ -58,7 +58,8 @@ static int IsRate(struct Span key) {
   return SpanIs(key, "read") || SpanIs(key, "write") || SpanIs(key, "latency");
 }
 
-/* The types of settings.def whose values are lists, and what an item of such a list begins with. */
+/* The types of settings.def whose values are lists, and the test for the beginning of an item of such a list.
+ */
 static const struct ListType {
   const char* type;
   int (*is_item)(struct Span key);
@@ -71,7 +72,7 @@ static const struct ListType* ListTypeOf(int key) {
   return NULL;
 }
 
-/* 1 when `entry` goes on with a list whose brackets are missing: "/b" of "dirs:/a,/b". */
+/* Returns 1 if `entry` continues a list whose brackets are missing: "/b" of "dirs:/a,/b". */
 static int GoesOn(int list, const struct ConfEntry* entry) {
   const struct ListType* type = ListTypeOf(list);
   return type && type->is_item(entry->key);
@@ -87,7 +88,7 @@ int NamesOurBackend(const char* text) {
   return 0;
 }
 
-/* The part of the text from the list's value to the end of `last`, in brackets. */
+/* Writes the part of the text from the list's value to the end of `last`, in brackets. */
 static int WriteMissingBrackets(char* words, size_t bytes, const char* variable, const struct ConfEntry* list,
                                 const struct ConfEntry* last) {
   const char* key = ConfKey(list->ours);

@@ -1,5 +1,5 @@
-/* The grammar of PyTorch's allocator variables: entries "key:value" between commas, lists in brackets. And
- * which entries are ours. Pure functions of the text; any thread. */
+/* The grammar of PyTorch's allocator variables: entries "key:value" between commas, lists in brackets. Also
+   decides which entries are ours. Pure functions of the text; thread-safe. */
 
 #include "integration/preload/conf_text.h"
 
@@ -9,7 +9,7 @@
 static const char* const kKeys[] = {
 #define SETTING(name, ...) #name,
 #include "integration/settings/settings.def"
-    "backend", /* taken only when it names us */
+    "backend", /* taken only if it names us */
 };
 static const char* const kTypes[] = {
 #define SETTING(name, type, ...) #type,

@@ -1,6 +1,6 @@
-/* PyTorch's allocator variables: their entries, which of these are ours, and what in them can only be a slip. For the
- * preload, and for the command line, which judges the variables as a job does. Pure functions of the text; any thread.
- * C, with no dependency but libc. */
+/* PyTorch's allocator variables: their entries, which of these are ours, and which contents can only be a
+ * slip. The preload uses this, and so does the command line, which judges the variables as a job does. Pure
+ * functions of the text; thread-safe. C, with no dependency but libc. */
 
 #ifndef SPILLWAY_INTEGRATION_PRELOAD_CONF_TEXT_H_
 #define SPILLWAY_INTEGRATION_PRELOAD_CONF_TEXT_H_
@@ -21,10 +21,11 @@ struct Span {
 int SpanIs(struct Span span, const char* text);
 
 enum { kMostConfKeys = 48 };
-/* Our keys, by number: the settings and `backend`. FindConfKey: -1 for what is none. */
+/* Our keys, by number: the settings and `backend`. FindConfKey returns -1 for a name that is no key of ours.
+ */
 int ConfKeyCount(void);
 const char* ConfKey(int key);
-/* The type of the key's row, as settings.def writes it; empty where it has none. */
+/* Returns the type of the key's row, as settings.def writes it; empty if the key has none. */
 const char* ConfType(int key);
 int FindConfKey(const char* name);
 
@@ -33,16 +34,16 @@ struct ConfEntry {
   int ours;                      /* the number of our key that it sets; -1: PyTorch's own */
   int bracketed;                 /* the value stands in brackets */
 };
-/* The next entry of a text: up to a comma outside brackets; an unclosed bracket reaches to the end. Moves
- * `text` on, to NULL after the last entry; 0 when there is none. */
+/* Reads the next entry of a text: up to a comma outside brackets; an unclosed bracket reaches to the end.
+ * Moves `text` on, to NULL after the last entry. Returns 0 if there is none. */
 int NextConfEntry(const char** text, struct ConfEntry* entry);
 
 /* --- conf_check.c: slips -------------------------------------------------------------------------------- */
 
-/* 1 when the text has backend:spillway. */
+/* Returns 1 if the text has backend:spillway. */
 int NamesOurBackend(const char* text);
-/* 1 when the text of that variable has a slip; `words` then gets a sentence that says what it may be. Keys
- * that are nobody's are looked at only `beside_ours`: where some text names our backend. */
+/* Returns 1 if the text of that variable has a slip; `words` then gets a sentence that says what is wrong and
+ * what may be meant. Keys that nobody knows are judged only `beside_ours`: if some text names our backend. */
 int FindConfSlip(const char* text, const char* variable, int beside_ours, char* words, size_t bytes);
 
 #ifdef __cplusplus

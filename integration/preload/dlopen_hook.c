@@ -1,7 +1,7 @@
-/* The filter of the dlopen hook; the hook itself is the tail jump in trampolines.S. Closes the two gaps of
- * the SONAME: a driver opened by path, or by the development name libcuda.so. And, since it sees PyTorch
- * come, it takes our keys out of PyTorch's variables before PyTorch's load-time parser reads them, and has the
- * engine look for PyTorch once it is there. */
+/* The filter of the dlopen hook; the hook itself is the tail jump in trampolines.S. It closes the two gaps of
+ * the SONAME: a driver opened by path, or by the development name libcuda.so. It also sees PyTorch come. It
+ * takes our keys out of PyTorch's variables before PyTorch's load-time parser reads them, and has the engine
+ * look for PyTorch once that is there. */
 
 #include "integration/preload/shim.h"
 
@@ -14,14 +14,14 @@ static const char kDriverName[] = "libcuda.so.1";
 
 static atomic_int torch_opens_; /* PyTorch's libraries have been asked for since the engine looked last */
 
-/* An extension module of Python's. The libraries that constructors open are none: so those of PyTorch's have all
- * run when one is opened after it. */
+/* Returns whether the file is an extension module of Python's. The libraries that constructors open are none,
+ * so all constructors of PyTorch's have run when such a module is opened after them. */
 static int IsPythonModule(const char* base) {
   return strncmp(base, "lib", 3) != 0 && strstr(base, ".so") != NULL;
 }
 
-/* PyTorch's libraries that bring libc10_cuda with them, whose static initialisers parse the variables: the
- * one that `import torch` opens first, the extension module, and those that C++ programs open. */
+/* Returns whether the file brings libc10_cuda with it, whose static initializers parse the variables: the
+ * library that `import torch` opens first, the extension module, and those that C++ programs open. */
 static int BringsTorch(const char* path, const char* base) {
   static const char* const kLibraries[] = {"libtorch_global_deps.so", "libtorch_python.so", "libtorch.so",
                                            "libtorch_cuda.so", "libc10_cuda.so"};

@@ -1,5 +1,5 @@
-/* Finds and opens the real driver, once per process, at the first call of a driver function.
- * Owns the real driver's handle and the facts about it. Where to look is in driver_search.c. */
+/* Finds and opens the real driver, once per process, at the first call of a driver function. Owns the real
+   driver's handle and the facts about it. driver_search.c knows the places. */
 
 #include "integration/preload/shim.h"
 
@@ -13,18 +13,18 @@
 
 static atomic_int open_;             /* 1 once the rows are filled; pairs with the load in DriverIsOpen */
 static _Atomic(char*) hint_;         /* a path by which the job asked for the driver */
-static char* path_;                  /* of the real driver; written before open_ */
-static char directory_[4096];        /* of this library; written before open_ */
+static char* path_;                  /* path of the real driver; written before open_ */
+static char directory_[4096];        /* directory of this library; written before open_ */
 static atomic_int loaded_before_us_; /* some libcuda was there before, and its calls are not seen */
 static atomic_int
     opening_files_;           /* a thread has begun to open files: a libcuda seen from now on may be ours */
 static __thread int opening_; /* this thread is in OpenDriver */
 
-/* What one thread found; only the first to finish is taken. */
+/* The result of one thread's search; only that of the first thread to finish is taken. */
 struct Found {
   void* handle;
   char* path;
-  struct stat own; /* of this library's file */
+  struct stat own; /* this library's file */
 };
 static __thread struct Found found_;
 
@@ -41,8 +41,8 @@ void RememberDriverHint(const char* path) {
   if (copy && !atomic_compare_exchange_strong(&hint_, &expected, copy)) free(copy);
 }
 
-/* The file of this library. LD_PRELOAD may have named it relative to a directory that is no longer ours: then
- * the kernel knows better than the loader. */
+/* Writes the path of this library. LD_PRELOAD may have named it relative to a directory that is no longer
+   ours: then the kernel knows better than the loader. */
 static void FindOwnFile(char* path, size_t bytes) {
   Dl_info info;
   path[0] = '\0';
@@ -82,7 +82,7 @@ static int TakeCandidate(const char* path) {
   return 1;
 }
 
-/* Called with a lock of the loader held: may not call the loader. */
+/* The loader calls this with a lock held, so it may not call the loader. */
 static int IsDriverLoadedEarlier(struct dl_phdr_info* info, size_t size, void* path) {
   (void)size;
   const char* slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
@@ -94,7 +94,8 @@ static int IsDriverLoadedEarlier(struct dl_phdr_info* info, size_t size, void* p
 
 static void FindDriver(void) {
   char earlier[4096];
-  /* In that order: a libcuda that another thread of ours has just opened is not one that was there before. */
+  /* The look-up comes before the load of opening_files_: a libcuda that another thread of ours has just
+     opened is not one that was there before. */
   int seen = dl_iterate_phdr(IsDriverLoadedEarlier, earlier);
   if (seen && !atomic_load(&opening_files_) && TakeCandidate(earlier)) {
     atomic_store(&loaded_before_us_, 1);
@@ -109,7 +110,8 @@ static void FindDriver(void) {
   NotServed(SettingSource("cuda_driver"), words, "; CUDA finds no device");
 }
 
-/* Under LockStart, by the first thread that has found out. May not call the loader: see OpenDriver. */
+/* Called under LockStart, by the first thread that has found the driver. May not call the loader: see
+   OpenDriver. */
 static void Publish(void* const* real, const char* own_file, const struct OwnWrapper* own,
                     void (*opened)(void)) {
   const char* slash = strrchr(own_file, '/');
@@ -128,8 +130,8 @@ int OpenDriver(const struct OwnWrapper* own, void (*opened)(void)) {
   TakeConf();
   void** real = calloc((size_t)RowCount(), sizeof(*real));
   if (!real) abort();
-  /* Without LockStart: a caller inside a constructor holds the loader's lock, which dlopen, dlsym and dladdr
-   * need. Two threads that get here together open the same file and find the same. */
+  /* The search runs without LockStart: a caller inside a constructor holds the loader's lock, which dlopen,
+     dlsym and dladdr need. Two threads that get here together open the same file and find the same. */
   char own_file[sizeof(directory_)];
   FindOwnFile(own_file, sizeof(own_file));
   memset(&found_, 0, sizeof(found_));

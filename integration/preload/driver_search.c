@@ -1,5 +1,6 @@
-/* Where the real driver may lie, in the order in which ld.so would look for libcuda.so.1, and then the places
- * where containers put it. dlopen("libcuda.so.1") itself is of no use here: that name is ours. */
+/* The places where the real driver may lie, in the order in which ld.so would look for libcuda.so.1, and then
+   the places where containers put it. dlopen("libcuda.so.1") itself is of no use here, since that name is
+   ours. */
 
 #include "integration/preload/shim.h"
 
@@ -18,7 +19,7 @@ static const char kName[] = "libcuda.so.1";
 /* The directories that ld.so tries last, after its cache. */
 static const char* const kSystemDirectories[] = {
     "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"};
-/* Those that ld.so may not know. */
+/* The directories that ld.so may not know. */
 static const char* const kOtherDirectories[] = {
 #define DRIVER_DIRECTORY(path) path,
 #include "integration/preload/driver_directories.def"
@@ -47,7 +48,8 @@ static int IsSystemDirectory(const char* directory) {
   return 0;
 }
 
-/* LD_LIBRARY_PATH as the process started with it, and the program's own RPATH or RUNPATH, from the loader. */
+/* Visits LD_LIBRARY_PATH as the process started with it, and the program's own RPATH or RUNPATH, as the
+   loader reports them. */
 static int VisitLoaderPath(int (*visit)(const char* path)) {
   void* program = RealDlopen(NULL, RTLD_NOW);
   Dl_serinfo size;
@@ -66,7 +68,7 @@ static int VisitLoaderPath(int (*visit)(const char* path)) {
   return taken;
 }
 
-/* /etc/ld.so.cache, new format (glibc >= 2.2), as its public description in dl-cache.h has it. */
+/* /etc/ld.so.cache in the new format (glibc >= 2.2), as its public description in dl-cache.h has it. */
 struct CacheHeader {
   char magic[20]; /* "glibc-ld.so.cache1.1" */
   uint32_t libraries;
@@ -83,7 +85,7 @@ struct CacheEntry {
 static const char kCacheMagic[] = "glibc-ld.so.cache1.1";
 enum { kCacheFlagsX8664 = 0x0303 }; /* ELF for libc6, x86-64 */
 
-/* The string at `offset`, NULL unless it ends inside the file. */
+/* Returns the string at `offset`; NULL unless it ends inside the file. */
 static const char* CacheString(const char* start, size_t bytes, uint32_t offset) {
   if (offset >= bytes || !memchr(start + offset, '\0', bytes - offset)) return NULL;
   return start + offset;

@@ -1,6 +1,6 @@
-/* The function table: one row per driver symbol, with its name, the address of the real function, and where
- * calls go now. Owns the jump table of trampolines.S. Leaves finding the driver to driver.c, the choice of
- * pointers to routing.c and the first call through a row to resolve.c. */
+/* The function table: one row per driver symbol, with its name, the address of the real function, and the
+ * current target of its calls. Owns the jump table of trampolines.S. driver.c finds the driver, routing.c
+ * chooses pointers, and resolve.c handles the first call through a row. */
 
 #include "integration/preload/shim.h"
 
@@ -28,11 +28,12 @@ static const struct Row kRows[] = {
 
 enum { kRowCount = sizeof(kRows) / sizeof(kRows[0]) };
 
-/* Each trampoline of trampolines.S takes that many bytes. */
+/* The bytes of one trampoline in trampolines.S. */
 enum { kTrampolineBytes = 16 };
 
-/* Where calls go now: a lazy stub, the real function, or a wrapper. The trampolines read it without any
- * order. An aligned pointer is read whole, and what it points at was complete before the store. */
+/* The current targets of calls: a lazy stub, the real function, or a wrapper. The trampolines read a target
+ * without any order. An aligned pointer is read whole, and what it points at was complete before the store.
+ */
 extern _Atomic(void*) spillway_targets[kRowCount];
 extern const char spillway_trampolines[];
 
@@ -88,8 +89,8 @@ static int CompareAddress(const void* a, const void* b) {
   return left < right ? -1 : left > right;
 }
 
-/* How well a row fits a request; 0: not at all. Where one function has several names, only the one that was
- * asked for may be taken. */
+/* Returns how well a row fits a request; 0: not at all. If one function has several names, only the one that
+ * was asked for may be taken. */
 static int Fit(int row, const struct Request* request) {
   const struct Row* facts = &kRows[row];
   if (strcmp(facts->base, request->base) != 0) return 0;
@@ -99,7 +100,7 @@ static int Fit(int row, const struct Request* request) {
   return fit;
 }
 
-/* The place in by_address_ of the first row that is at `address` or above. */
+/* Returns the place in by_address_ of the first row that is at `address` or above. */
 static int PlaceOfReal(const void* address) {
   int low = 0, high = by_address_count_;
   while (low < high) {
@@ -207,7 +208,7 @@ static void* WithoutDriver(int row) {
   return (void*)NoDriver;
 }
 
-/* Where calls of the row go without a wrapper of the engine. */
+/* Returns the target of the row's calls without a wrapper of the engine. */
 static void* PlainTarget(int row, int has_driver) {
   void* real = atomic_load(&real_[row]);
   if (own_[row] && (real || !has_driver)) return own_[row];

@@ -1,6 +1,7 @@
-/* Functions of the driver that no table names: the driver and the caller are newer than we are. Asking for one
- * is harmless, since runtimes ask for all names that they know. A call may do anything with any address. So
- * such a function is handed out behind a stub (newer_stubs.S), and the engine is asked at its first call. */
+/* Functions of the driver that no table names: the driver and the caller are newer than we are. Asking for
+ * one is harmless, since runtimes ask for all names that they know. A call may do anything with any address,
+ * so such a function is handed out behind a stub (newer_stubs.S), and the engine is asked at its first call.
+ */
 
 #include "integration/preload/newer_stubs.h"
 
@@ -14,7 +15,7 @@
 
 enum { kStubBytes = 32 };
 
-/* One function; made once, never freed. */
+/* One function; created once, never freed. */
 struct Newer {
   void* real;
   int version; /* as asked for */
@@ -22,8 +23,8 @@ struct Newer {
   char name[80];
 };
 
-/* Of newer_stubs.S. A target is read without any order: an aligned pointer is read whole, and what it points at
- * was complete before the store. */
+/* The tables of newer_stubs.S. A target is read without any order: an aligned pointer is read whole, and what
+ * it points at was complete before the store. */
 extern const char spillway_newer_stubs[];
 extern _Atomic(void*) spillway_newer_targets[SPILLWAY_NEWER_STUBS];
 extern _Atomic(uint64_t) spillway_newer_calls[SPILLWAY_NEWER_STUBS];
@@ -47,7 +48,8 @@ uint64_t NewerCalls(void) {
   return calls;
 }
 
-/* SSE, AVX and the three states of AVX-512, as far as the operating system keeps them and they fit. */
+/* Returns SSE, AVX and the three states of AVX-512, as far as the operating system keeps them and they fit.
+ */
 static unsigned VectorStates(void) {
   enum { kSse = 1u << 1, kAvx = 1u << 2, kOpmask = 1u << 5, kUpper = 1u << 6, kHigh = 1u << 7 };
   unsigned a, b, c, d, enabled, high, states = kSse;
@@ -92,8 +94,8 @@ void* NewerStub(void* real, const char* name, int version, int lasting) {
 
 static int Refused(void) { return kCudaOutOfMemory; }
 
-/* From newer_stubs.S: where this call goes. The names of `lasting` functions are remembered whatever the engine
- * says, and also before there is one. */
+/* Called from newer_stubs.S. Returns the target of this call. The names of `lasting` functions are recorded
+ * whatever the engine answers, and also before there is an engine. */
 void* ResolveNewer(unsigned place) {
   const struct Newer* entry = atomic_load(&newer_[place]);
   int answer = SPILLWAY_NEWER_CALL;

@@ -1,5 +1,6 @@
-/* What the shim says, and does, where Spillway cannot serve the process: one line, and the end of the process where
- * the user asked for that (SPILLWAY_REQUIRE). The engine does the same for what it finds (torch_swap, engine). */
+/* The message of the shim for a process that Spillway cannot serve: one line, and the end of the process if
+   the user asked for that (SPILLWAY_REQUIRE). The engine does the same for what it finds (torch_swap,
+   engine). */
 
 #include <unistd.h>
 

@@ -9,8 +9,8 @@ void* DlopenTarget(void) {
   static _Atomic(void*) target;
   void* real = atomic_load(&target);
   if (real) return real;
-  /* The next in line, which may be another interposer. Loaded late into the global scope we are the last:
-   * then the first in line is the real one. */
+  /* The next in line, which may be another interposer. If this library was loaded late into the global scope,
+     it is the last one, and the first in line is the real dlopen. */
   real = dlsym(RTLD_NEXT, "dlopen");
   if (!real) real = dlsym(RTLD_DEFAULT, "dlopen");
   atomic_store(&target, real);

@@ -1,8 +1,9 @@
-/* Takes over a driver that was in the process before this library, as it is after `import torch`: cuBLAS opens
- * it in its constructor and keeps what it looks up. Those addresses, in the data of loaded libraries, and the
- * driver's own symbol table, from which later look-ups are answered, are made to name the function table's
- * trampolines. Only before the driver is initialised: then no call that matters has been made, and the CUDA
- * runtime has not asked yet. docs/decisions/0018-enabling-late.md says what is missed. */
+/* Takes over a driver that was in the process before this library, as it is after `import torch`: cuBLAS
+ * opens it in its constructor and keeps what it looks up. Those addresses, in the data of loaded libraries,
+ * are made to name the function table's trampolines, and so is the driver's own symbol table, from which
+ * later look-ups are answered. This is done only before the driver is initialized: no call that matters has
+ * been made by then, and the CUDA runtime has not asked yet. docs/decisions/0018-enabling-late.md lists what
+ * is missed. */
 
 #include "integration/preload/shim.h"
 
@@ -22,9 +23,9 @@ struct AddressRange {
   uintptr_t first, end;
 };
 
-enum { kPage = 4096, kPages = 512 /* whose state is asked for at once */ };
+enum { kPage = 4096, kPages = 512 /* pages whose state is asked for at once */ };
 
-/* Bits of /proc/self/pagemap: in memory or in swap space; a page of a file, unchanged. */
+/* Bits of /proc/self/pagemap: the page is in memory or in swap space; it is an unchanged page of a file. */
 static const uint64_t kThere = UINT64_C(3) << 62, kOfFile = UINT64_C(1) << 61;
 
 /* The driver as the loader has mapped it. */
@@ -35,7 +36,7 @@ struct Image {
 };
 
 struct Search {
-  uintptr_t address; /* in the image that is looked for */
+  uintptr_t address; /* in the image that is searched for */
   struct Image image;
 };
 
@@ -63,7 +64,8 @@ static int FindImage(const void* address, struct Image* image) {
   return image->dynamic != NULL;
 }
 
-/* The address that an entry of the dynamic section names: the loader relocates some in place. */
+/* Returns the address that an entry of the dynamic section names. The loader relocates some entries in place.
+ */
 static uintptr_t DynamicAddress(const struct Image* image, ElfW(Sxword) tag) {
   for (const ElfW(Dyn)* entry = image->dynamic; entry->d_tag != DT_NULL; ++entry) {
     if (entry->d_tag != tag) continue;
@@ -72,7 +74,7 @@ static uintptr_t DynamicAddress(const struct Image* image, ElfW(Sxword) tag) {
   return 0;
 }
 
-/* How many symbols there are, by either form of hash table; 0: neither is there. */
+/* Returns the number of symbols, by either form of hash table; 0 if neither is there. */
 static size_t CountSymbols(const struct Image* image) {
   const uint32_t* table = (const uint32_t*)DynamicAddress(image, DT_HASH);
   if (table) return table[1];
@@ -106,7 +108,7 @@ static int IsOfInterface(const char* name) {
   return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
 }
 
-/* The name of a function of the driver's interface at that address; NULL: there is none. */
+/* Returns the name of a function of the driver's interface at that address; NULL if there is none. */
 static const char* FunctionAt(const struct Symbols* symbols, uintptr_t address) {
   for (size_t i = 0; i < symbols->count; ++i) {
     const ElfW(Sym)* symbol = &symbols->all[i];
@@ -117,7 +119,7 @@ static const char* FunctionAt(const struct Symbols* symbols, uintptr_t address) 
   return NULL;
 }
 
-/* Writes to memory that may be read-only. 0: it cannot be written. */
+/* Writes to memory that may be read-only. Returns 0 if it cannot be written. */
 static int WriteWord(uintptr_t place, uint64_t value, int writable) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   void* start = (void*)(place / page * page);
@@ -127,8 +129,8 @@ static int WriteWord(uintptr_t place, uint64_t value, int writable) {
   return 1;
 }
 
-/* From now on look-ups of the driver's functions find the trampolines; functions that the table does not have
- * are not found, as with this library in the driver's place. */
+/* Makes look-ups of the driver's functions find the trampolines from now on. Functions that the table does
+ * not have are not found, as with this library in the driver's place. */
 static int RedirectSymbols(const struct Symbols* symbols) {
   for (size_t i = 0; i < symbols->count; ++i) {
     ElfW(Sym)* symbol = &symbols->all[i];
@@ -141,12 +143,12 @@ static int RedirectSymbols(const struct Symbols* symbols) {
   return 1;
 }
 
-/* What the walk over the data of libraries needs and finds. */
+/* The input and the results of the walk over the data of libraries. */
 struct Takeover {
   const struct Image *driver, *own; /* the two whose data is left alone */
   const struct Symbols* symbols;
   int pagemap; /* -1: it cannot be read, and all pages are looked at */
-  /* Gets a word that is an address in the driver, as it was a moment ago. Anything but 0 ends the walk. */
+  /* Gets a word that was an address in the driver a moment ago. Any result but 0 ends the walk. */
   int (*visit)(struct Takeover* takeover, uintptr_t place, uint64_t value, int writable);
   const char* unknown; /* a function that somebody has looked up and the table does not have */
   long rewritten;
@@ -167,7 +169,7 @@ static int RewriteWord(struct Takeover* takeover, uintptr_t place, uint64_t valu
   return 0;
 }
 
-/* What the loader made read-only after it had filled it; empty where nothing was. */
+/* Returns the range that the loader made read-only after it had filled it; empty if there is none. */
 static struct AddressRange ClosedRange(const struct dl_phdr_info* info) {
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const ElfW(Phdr)* segment = &info->dlpi_phdr[i];
@@ -182,8 +184,8 @@ static int IsIn(uintptr_t address, const struct AddressRange* range) {
   return address >= range->first && address < range->end;
 }
 
-/* Reads through the kernel: what a library has closed of its data costs an error and no crash. `range` lies in one
- * page. */
+/* Visits the words of `range`, which lies in one page. Reads through the kernel, so data that a library has
+ * closed costs an error and no crash. */
 static int VisitPage(struct Takeover* takeover, struct AddressRange range, struct AddressRange closed) {
   static uint64_t words[kPage / sizeof(uint64_t)]; /* of the one thread that walks */
   struct iovec here = {words, range.end - range.first}, there = {(void*)range.first, here.iov_len};
@@ -198,14 +200,16 @@ static int VisitPage(struct Takeover* takeover, struct AddressRange range, struc
   return 0;
 }
 
-/* Entries of /proc/self/pagemap from that page on; as if all were written where it cannot be read. */
+/* Reads the entries of /proc/self/pagemap from that page on. If it cannot be read, all pages count as
+ * written. */
 static void ReadPagemap(int pagemap, uintptr_t first, uint64_t pages[kPages]) {
   size_t bytes = kPages * sizeof(pages[0]);
   ssize_t got = pagemap < 0 ? 0 : pread(pagemap, pages, bytes, (off_t)(first / kPage * sizeof(pages[0])));
   for (size_t i = got > 0 ? (size_t)got / sizeof(pages[0]) : 0; i < kPages; ++i) pages[i] = kThere;
 }
 
-/* Visits what the process has written of a library's data: the rest may be hundreds of megabytes of kernels. */
+/* Visits the data of a library that the process has written; the rest may be hundreds of megabytes of
+ * kernels. */
 static int VisitRange(struct Takeover* takeover, struct AddressRange range, struct AddressRange closed) {
   static uint64_t pages[kPages];
   size_t next = 0;
@@ -223,7 +227,7 @@ static int VisitRange(struct Takeover* takeover, struct AddressRange range, stru
   return 0;
 }
 
-/* Libraries stay loaded meanwhile: dl_iterate_phdr has the loader's lock. */
+/* Libraries stay loaded meanwhile, since dl_iterate_phdr has the loader's lock. */
 static int VisitLibrary(struct dl_phdr_info* info, size_t size, void* data) {
   (void)size;
   struct Takeover* takeover = data;
@@ -247,7 +251,7 @@ __attribute__((format(printf, 3, 4))) static long Refuse(char* why, size_t bytes
   return -1;
 }
 
-/* A call that needs an initialised driver and changes nothing. */
+/* Makes a call that needs an initialized driver and changes nothing. */
 static int IsInitialised(void) {
   int row = FindRow("cuDeviceGetCount"), count = 0;
   int (*get)(int*) = row < 0 ? NULL : (int (*)(int*))RowReal(row);

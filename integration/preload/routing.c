@@ -1,6 +1,6 @@
-/* cuGetProcAddress, both forms: asks the real driver and replaces what it answers by our trampoline when the
- * pointer is that of a wrapped function. The pointer decides, never the name with its newest suffix: one name
- * has several ABIs. Owns the record of must-hooks that the job got without a wrapper. */
+/* cuGetProcAddress, both forms: asks the real driver, and replaces the answer by our trampoline if the
+ * pointer is that of a wrapped function. The pointer decides, never the name with its newest suffix, since
+ * one name has several ABIs. Owns the record of must-hooks that the job got without a wrapper. */
 
 #include "integration/preload/shim.h"
 
@@ -16,9 +16,9 @@ enum {
 
 static int IsHooked(int row) { return row >= 0 && RowUseOf(row) >= kUseHook; }
 
-/* Drivers answer with the functions that they export. Should one answer with an inner twin, the table of
- * versions says which exported function that is. That holds only for versions that the table covers, and only
- * when the pointer is the driver's own and not that of a tool which wraps it. */
+/* Returns the row of an inner twin. Drivers answer with the functions that they export. If one answers with
+ * an inner twin, the table of versions names the exported function. That is valid only for versions that the
+ * table covers, and only if the pointer is the driver's own, not that of a tool which wraps it. */
 static int FindTwin(const void* pointer, const struct Request* request) {
   Dl_info asked, driver;
   int row = request->version <= kNewestVersion ? FindRowOfRequest(request, 1) : -1;
@@ -26,8 +26,8 @@ static int FindTwin(const void* pointer, const struct Request* request) {
   return asked.dli_fbase == driver.dli_fbase ? row : -1;
 }
 
-/* There are no stubs left: the function is handed out as it is. A wrapped name ends evictions at once, another
- * gets one line for the process. */
+/* Reports that there are no stubs left: the function is handed out as it is. A wrapped name ends evictions at
+ * once; any other gets one line for the process. */
 static void ReportWithoutStub(const struct Request* request) {
   static atomic_int reported;
   if (IsHookedBase(request->base)) {
@@ -38,18 +38,18 @@ static void ReportWithoutStub(const struct Request* request) {
   }
 }
 
-/* Whether what a call does may last until after there are blocks, though it was made before: a name that is
- * wrapped in its other ABIs, and a function that hands out functions. */
+/* Returns whether the effect of a call may last until after there are blocks, though the call came before:
+ * that of a name which is wrapped in its other ABIs, and of a function that hands out functions. */
 static int MayLast(const char* base) { return IsHookedBase(base) || strncmp(base, "cuGet", 5) == 0; }
 
-/* What the caller gets for the real driver's `pointer`. */
+/* Returns what the caller gets for the real driver's `pointer`. */
 static void* Route(void* pointer, const struct Request* request) {
   int row = FindRowOfReal(pointer, request);
   if (row < 0) row = FindTwin(pointer, request);
   if (IsHooked(row)) return RowTrampoline(row);
   if (row >= 0 || SwitchedOff()) return pointer;
-  /* A function, or an ABI of it, that driver_functions.def does not have. One whose other ABIs are passed on
-   * does what they do. */
+  /* driver_functions.def does not have this function, or this ABI of it. If the function's other ABIs are
+   * passed on, this one does what they do. */
   if (IsKnownBase(request->base) && !IsHookedBase(request->base)) return pointer;
   void* stub = NewerStub(pointer, request->base, request->version, MayLast(request->base));
   if (!stub) ReportWithoutStub(request);
@@ -59,8 +59,8 @@ static void* Route(void* pointer, const struct Request* request) {
 /* CUdriverProcAddressQueryResult */
 enum { kFound = 0, kSymbolNotFound = 1, kVersionNotSufficient = 2 };
 
-/* Without a driver the caller gets the trampolines, whose functions return that error. What is not there is
- * answered as a driver answers it. */
+/* The caller gets the trampolines if there is no driver; their functions return that error. A name that is
+ * not there is answered as a driver answers it. */
 static int AnswerWithoutDriver(const struct Request* request, void** pointer) {
   int row = FindRowOfRequest(request, 0);
   *pointer = row >= 0 ? RowTrampoline(row) : NULL;

@@ -1,5 +1,5 @@
-/* Lines of the shim for people: one whole line per call on standard error, without stdio, since a fork may
- * leave stdio's locks taken. */
+/* Lines of the shim for people: one whole line per call on standard error, written without stdio, since a
+   fork may leave stdio's locks taken. */
 
 #include "integration/preload/shim.h"
 

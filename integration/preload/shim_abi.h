@@ -1,9 +1,9 @@
-/* The C ABI between the preload shim (libspillway.so) and the engine (libspillway_engine.so). The shim
- * opens the engine RTLD_LOCAL from its own directory, inside the first cuInit of the process that
- * succeeds, and calls spillway_engine_open(). Nothing of the engine runs before that. The shim owns the
- * driver's names, the choice of pointers and PyTorch's variables; it leaves every decision about memory to
- * the engine. The engine may call it on any thread. Where the engine cannot be opened the shim prints one
- * line, and every call goes to the driver. */
+/* The C ABI between the preload shim (libspillway.so) and the engine (libspillway_engine.so). The shim opens
+ * the engine RTLD_LOCAL from its own directory, inside the first cuInit of the process that succeeds, and
+ * calls spillway_engine_open(). No code of the engine runs before that. The shim owns the driver's names, the
+ * choice of pointers and PyTorch's variables; it leaves every decision about memory to the engine. The engine
+ * may call it on any thread. If the engine cannot be opened, the shim prints one line, and every call goes to
+ * the driver. */
 
 #ifndef SPILLWAY_INTEGRATION_PRELOAD_SHIM_ABI_H_
 #define SPILLWAY_INTEGRATION_PRELOAD_SHIM_ABI_H_
@@ -18,37 +18,39 @@ extern "C" {
 #define SPILLWAY_SHIM_ABI_VERSION 3
 
 /* Bits of spillway_shim.flags. */
-/* The real libcuda was in the process before the shim: calls bound to it are not seen. Eviction must stay
+/* The real libcuda was in the process before the shim, so calls bound to it are not seen. Eviction must stay
  * off. The shim has printed the line. */
 #define SPILLWAY_SHIM_DRIVER_ALREADY_LOADED 1u
 
-/* What the shim hands to the engine. The struct and all strings in it live as long as the process. All
- * functions may be called from any thread at any time, unless a comment says otherwise. */
+/* The functions and facts that the shim hands to the engine. The struct and all strings in it live as long as
+ * the process. All functions may be called from any thread at any time, unless a comment says otherwise. */
 struct spillway_shim {
   uint32_t abi_version; /* SPILLWAY_SHIM_ABI_VERSION */
   uint32_t flags;
 
-  /* The real driver's function of that symbol ("cuMemAlloc_v2"), NULL where this driver lacks it or where
+  /* Returns the real driver's function of that symbol ("cuMemAlloc_v2"); NULL if this driver lacks it or
    * driver_functions.def does not name it. */
   void* (*real)(const char* symbol);
 
-  /* From now on calls through that symbol go to `wrapper`, also those through pointers that were handed out
-   * before; NULL takes the wrapper away. 0, or -1: the symbol is unknown, absent from this driver, one of the
-   * shim's own (cuInit, cuGetProcAddress, cuGetProcAddress_v2), or the process is a forked child. A MUST row
-   * of driver_symbols.def that has no wrapper counts as unwrapped at its first call. */
+  /* Makes calls through that symbol go to `wrapper` from now on, even those through pointers that were handed
+   * out before; NULL takes the wrapper away. Returns 0, or -1 if the symbol is unknown, absent from this
+   * driver or one of the shim's own (cuInit, cuGetProcAddress, cuGetProcAddress_v2), or the process is a
+   * forked child. A MUST row of driver_symbols.def without a wrapper counts as unwrapped at its first call.
+   */
   int (*install)(const char* symbol, void* wrapper);
 
-  /* The user's setting of that name, NULL where there is none. `name` is the variable without its prefix in
-   * small letters ("gpu_memory" for SPILLWAY_GPU_MEMORY; "spillway" for SPILLWAY itself). A variable wins
-   * over the same key in PyTorch's variables, that over the user's file and that over the system's. All as
-   * they were when the process first used CUDA. Brackets around a list in PyTorch's variables are removed. */
+  /* Returns the user's setting of that name, NULL if there is none. `name` is the variable without its prefix
+   * in small letters ("gpu_memory" for SPILLWAY_GPU_MEMORY; "spillway" for SPILLWAY itself). A variable wins
+   * over the same key in PyTorch's variables, the key over the user's file, and that file over the system's.
+   * All are as they were when the process first used CUDA. Brackets around a list in PyTorch's variables are
+   * removed. */
   const char* (*setting)(const char* name);
 
-  /* Where setting(name) comes from, for messages: "SPILLWAY_GPU_MEMORY", "gpu_memory in
-   * PYTORCH_CUDA_ALLOC_CONF" or "/etc/spillway.conf:3: gpu_memory"; NULL where there is none. */
+  /* Returns the origin of setting(name), for messages: "SPILLWAY_GPU_MEMORY", "gpu_memory in
+   * PYTORCH_CUDA_ALLOC_CONF" or "/etc/spillway.conf:3: gpu_memory"; NULL if there is none. */
   const char* (*setting_source)(const char* name);
 
-  /* The operator's limit of that setting, from the system's file, and where it stands; NULL where there is
+  /* Return the operator's limit of that setting, from the system's file, and its origin; NULL if there is
    * none. */
   const char* (*limit)(const char* name);
   const char* (*limit_source)(const char* name);
@@ -57,19 +59,20 @@ struct spillway_shim {
   const char* driver_path;
   const char* library_directory;
 
-  /* The first must-hook that somebody got, or called, unwrapped: writes its name and returns the CUDA version
-   * that was asked for (0 where it was called by symbol), or -1 when there was none so far. */
+  /* Writes the name of the first must-hook that somebody got, or called, unwrapped. Returns the CUDA version
+   * that was asked for (0 if it was called by symbol), or -1 if there was none so far. */
   int (*first_unwrapped)(char* name, size_t bytes);
 
-  /* Called for each unwrapped must-hook from now on, on the thread that asks or calls, before it goes on,
-   * outside all locks of the shim. Each name is reported once. */
+  /* Sets a callback for each unwrapped must-hook from now on. It runs on the thread that asks or calls,
+   * before that goes on, outside all locks of the shim. Each name is reported once. */
   void (*set_unwrapped_callback)(void (*callback)(const char* name, int version));
 
-  /* Asked from now on at a call of a function that no table names, on the calling thread, before the call goes
-   * on, outside all locks of the shim. Answers one of SPILLWAY_NEWER_*. */
+  /* Sets a callback that is asked from now on at a call of a function that no table names. It runs on the
+   * calling thread, before the call goes on, outside all locks of the shim, and returns one of
+   * SPILLWAY_NEWER_*. */
   void (*set_newer_callback)(int (*callback)(const char* name));
 
-  /* How many calls of such functions there were so far, refused ones as well. */
+  /* Returns the number of calls of such functions so far, refused ones included. */
   uint64_t (*newer_calls)(void);
 };
 
@@ -78,18 +81,19 @@ struct spillway_shim {
 #define SPILLWAY_NEWER_CALL_ALWAYS 1 /* calls of this function go on from now on */
 #define SPILLWAY_NEWER_REFUSE 2      /* this call is not made and returns CUDA_ERROR_OUT_OF_MEMORY */
 
-/* What the shim looks up in the engine. */
+/* Functions that the shim looks up in the engine. */
 
-/* Required. Once per process, in the first successful cuInit, on that thread; other threads' cuInit waits for
- * it. Installs the wrappers. 0: open; anything else: the shim prints one line and passes everything through.
- * Calls that it makes through driver symbols reach the real driver's cuInit directly. */
+/* Required. Called once per process, in the first successful cuInit, on that thread; other threads' cuInit
+ * waits for it. Installs the wrappers. Returns 0 if the engine is open; after anything else the shim prints
+ * one line and passes everything through. Calls that it makes through driver symbols reach the real driver's
+ * cuInit directly. */
 int spillway_engine_open(const struct spillway_shim* shim);
 
-/* Optional. After each later cuInit of the process that succeeds, and when a module of Python's is opened after
- * PyTorch's: PyTorch may be in the process now. */
+/* Optional. Called after each later cuInit of the process that succeeds, and when a module of Python's is
+ * opened after PyTorch's: PyTorch may be in the process now. */
 void spillway_engine_cu_init(void);
 
-/* Optional. In a forked child, on its only thread, after the shim has put the real functions back. */
+/* Optional. Called in a forked child, on its only thread, after the shim has put the real functions back. */
 void spillway_engine_fork_child(void);
 
 #ifdef __cplusplus

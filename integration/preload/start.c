@@ -1,5 +1,5 @@
-/* cuInit: opens the engine after the first one of the process that succeeds. And fork: in a child the engine
- * is dead and calls go to the real driver. */
+/* cuInit and fork. The engine is opened after the first cuInit of the process that succeeds. In a forked
+   child the engine is dead, and calls go to the real driver. */
 
 #include "integration/preload/shim.h"
 
@@ -22,7 +22,7 @@ enum EngineState { kEngineNotOpened = 0, kEngineOpen, kEngineRefused };
 static atomic_int engine_;            /* enum EngineState; changes under LockStart */
 static void (*engine_cu_init_)(void); /* these two are written before engine_ */
 static void (*engine_fork_child_)(void);
-static struct spillway_shim shim_; /* likewise */
+static struct spillway_shim shim_; /* written before engine_, too */
 
 static void BeforeFork(void) {
   LockStartForFork();
@@ -68,14 +68,15 @@ static void FillShim(void) {
   shim_.newer_calls = NewerCalls;
 }
 
-/* Windows' kernel for Linux, whose driver is another: refused before anything of the engine runs. */
+/* Returns whether this is Windows' kernel for Linux, whose driver is another: refused before any code of the
+   engine runs. */
 static int IsWsl(void) {
   struct utsname machine;
   if (uname(&machine) != 0) return 0;
   return strstr(machine.release, "microsoft") || strstr(machine.release, "Microsoft");
 }
 
-/* The engine lies beside the shim; where the shim is a link, beside what it points to will do. */
+/* The engine lies beside the shim. If the shim is a link, a file beside its target will do. */
 static void* OpenEngineFile(void) {
   char path[PATH_MAX + 64], link[PATH_MAX + 64], target[PATH_MAX];
   if (IsWsl()) {
@@ -96,7 +97,7 @@ static void* OpenEngineFile(void) {
   return engine;
 }
 
-/* What one thread found in the engine's file. */
+/* The functions that one thread found in the engine's file. */
 struct EngineFile {
   int (*open)(const struct spillway_shim*);
   void (*cu_init)(void);
@@ -113,7 +114,7 @@ static struct EngineFile LookIntoEngine(void* engine) {
   return file;
 }
 
-/* Under LockStart. The new state. */
+/* Called under LockStart. Returns the new state. */
 static enum EngineState OpenEngine(const struct EngineFile* file) {
   if (!file->open) return kEngineRefused;
   FillShim();
@@ -127,10 +128,11 @@ static enum EngineState OpenEngine(const struct EngineFile* file) {
   return kEngineOpen;
 }
 
-/* 1 when this call opened the engine, or found that there will be none. */
+/* Returns 1 if this call opened the engine, or found that there will be none. */
 static int StartEngine(void) {
   if (atomic_load(&engine_) != kEngineNotOpened) return 0;
-  /* Before the lock: opening a file needs the loader's lock, which a thread that waits for ours may hold. */
+  /* This comes before the lock: opening a file needs the loader's lock, which a thread that waits for ours
+     may hold. */
   TakeVariables();
   RefuseConfFiles();
   if (DriverWasAlreadyLoaded() && !SwitchedOff()) {

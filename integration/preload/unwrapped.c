@@ -1,5 +1,5 @@
 /* The record of must-hooks that the job got, or called, without a wrapper. The engine asks for the first one,
- * and gets each by a callback. Any thread; takes no lock. */
+   and gets each by a callback. Thread-safe; takes no lock. */
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "integration/preload/shim.h"
 
-/* One reported name; a list that only grows. */
+/* One reported name. The list only grows. */
 struct Unwrapped {
   struct Unwrapped* next;
   int version;

@@ -12,7 +12,7 @@ namespace {
 
 using policy::Workload;
 
-// Of all uses of a persistent tensor, counted from `first` on: the first.
+// The first of all uses of a persistent tensor, counted from `first` on.
 struct FirstUse {
   uint32_t position = 0;
   bool written = false;  // it is changed in place
@@ -22,7 +22,7 @@ bool IsNamedBackward(std::string_view name) {
   return name.find("ackward") != std::string_view::npos || name.find("_grad") != std::string_view::npos;
 }
 
-// Kernels in the order that begins with `first`.
+// The kernels in the order that begins with `first`.
 class Turned {
  public:
   Turned(const Workload& iteration, uint32_t first) : iteration_(iteration), first_(first) {}
@@ -51,7 +51,7 @@ std::vector<FirstUse> FirstUses(const Workload& iteration, const policy::Lifetim
   return uses;
 }
 
-// Where the most bytes are live, at `from` or later and before `to`.
+// Returns the position where the most bytes are live, at `from` or later and before `to`.
 uint32_t PeakBetween(const policy::Lifetimes& lifetimes, const Turned& turned, uint32_t from, uint32_t to) {
   uint32_t peak = from;
   for (uint32_t position = from; position < to; ++position) {
@@ -83,7 +83,7 @@ std::vector<IterationFacts::Phase> FindPhases(const Workload& iteration, std::op
   const policy::Lifetimes lifetimes = policy::FindLifetimes(iteration);
   const Turned turned(iteration, *first);
   const std::vector<FirstUse> uses = FirstUses(iteration, lifetimes, turned);
-  // State of the optimiser is changed by its step, after the whole backward pass. Weights are used before.
+  // The optimizer changes its state after the whole backward pass. Weights are used before.
   uint32_t earliest = turned.size() / 2;
   for (uint32_t position = earliest; position < turned.size(); ++position) {
     if (IsNamedBackward(turned.at(position).name)) earliest = position;

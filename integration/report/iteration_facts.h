@@ -1,6 +1,6 @@
-// What a report says of one iteration of the job, from its launches with their times and names: the phases,
-// the share of memory that kernels use, and what each kernel costs. RunReport asks whenever it gets a newer
-// iteration, and at the end. Pure; what cannot be found is left out.
+// The facts that a report gives of one iteration of the job, computed from its launches with their times and
+// names: the phases, the share of memory that kernels use, and the cost of each kernel. RunReport asks
+// whenever it gets a newer iteration, and at the end. Pure; a fact that cannot be found is left out.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_ITERATION_FACTS_H_
 #define SPILLWAY_INTEGRATION_REPORT_ITERATION_FACTS_H_
@@ -14,13 +14,14 @@
 
 namespace spillway::integration {
 
-// The kernels of the iteration by name, each with the launches in one iteration and their time.
+// Returns the kernels of the iteration by name, each with its launches in one iteration and their time.
 std::vector<ReportedKernel> CostsOfKernels(const policy::Workload& iteration);
 
-// `first`: the kernel that follows the optimiser's step; none: the job marked no iterations, and the phases are
-// left out. The phases are an estimate. The optimiser begins with the first use of state that nothing before
-// it used. The backward pass begins, after the last weight was used for the first time, with the first kernel
-// that is named as one of it, else where the most bytes are live: a guess, and both are marked as such.
+// Returns the phases of the iteration, which are an estimate. `first`: the kernel that follows the end of
+// optimizer.step(); none: the job marked no iterations, and there are no phases. The optimizer begins with
+// the first kernel that changes state which no kernel before it used. The backward pass begins after every
+// weight has been used once, with the first kernel whose name says backward. If no name does, it begins where
+// the most bytes are live. This is a guess, and the phases on both sides are marked as such.
 std::vector<IterationFacts::Phase> FindPhases(const policy::Workload& iteration,
                                               std::optional<uint32_t> first);
 

@@ -30,7 +30,7 @@ void IterationLog::Note(const Look& look) {
 
 std::vector<LoggedIteration> IterationLog::Iterations() const {
   std::vector<LoggedIteration> all;
-  all.reserve(most_);  // the job's threads wait for the lock: nothing is allocated under it
+  all.reserve(most_);  // the job's threads wait for the lock, so nothing is allocated under it
   os::MutexLock lock(&mu_);
   for (uint64_t number = iterations_.first(); number < iterations_.added(); ++number)
     all.push_back(iterations_.at(number));

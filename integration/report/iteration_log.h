@@ -1,7 +1,7 @@
-// IterationLog: when the iterations of a job began and how long they took, for the report. Where the job's
-// optimisers mark iterations, from mark to mark; else from the launches that were counted at looks now and
-// then, where the launches of an iteration are known. Marks come on any thread, looks on the reporter's. All
-// memory is taken at the start; nothing fails.
+// IterationLog: when the iterations of a job began and how long they took, for the report. If the job's
+// optimizers mark iterations, each lasts from mark to mark. Otherwise iterations are counted by the launches
+// that were seen at looks now and then, if the number of launches in an iteration is known. Marks come on any
+// thread, looks on the reporter's. All memory is taken at the start; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_ITERATION_LOG_H_
 #define SPILLWAY_INTEGRATION_REPORT_ITERATION_LOG_H_
@@ -28,20 +28,20 @@ class IterationLog {
  public:
   explicit IterationLog(size_t most = 1024) : most_(most), iterations_(most) {}
 
-  // An iteration ends, and the next begins. Any thread.
+  // Ends an iteration and begins the next. Thread-safe.
   void Mark(double seconds);
 
   struct Look {
     double seconds = 0;
     uint64_t launches = 0;            // so far
-    uint64_t iteration_launches = 0;  // of the iteration that repeats now; 0: none is known
+    uint64_t iteration_launches = 0;  // of the iteration that repeats now; 0 if none is known
     uint64_t departures = 0;          // grows whenever the job does something else
   };
-  // What is counted now. To be called often: an iteration's end is taken to lie between two looks in
-  // proportion to the launches.
+  // Takes the counts of this moment. Should be called often: the end of an iteration is interpolated between
+  // two looks in proportion to the launches.
   void Note(const Look& look);
 
-  // The last ones, oldest first. Any thread.
+  // Returns the last iterations, oldest first. Thread-safe.
   std::vector<LoggedIteration> Iterations() const;
 
  private:
@@ -49,11 +49,11 @@ class IterationLog {
   mutable os::Mutex mu_{os::LockRank::kRecorder};
   LastEntries<LoggedIteration> iterations_ ABSL_GUARDED_BY(mu_);
   bool marked_ ABSL_GUARDED_BY(mu_) = false;
-  double began_ ABSL_GUARDED_BY(mu_) = 0;  // the iteration under way: since the last mark
+  double began_ ABSL_GUARDED_BY(mu_) = 0;  // start of the iteration in progress: the last mark
 
-  // The reporter's thread alone.
+  // Used by the reporter's thread alone.
   Look last_;
-  uint64_t next_end_ = 0;      // launches at which the iteration under way ends; 0: none is under way
+  uint64_t next_end_ = 0;      // launches at which the iteration in progress ends; 0: none is in progress
   double counted_began_ = -1;  // when it began; negative: not known
 };
 

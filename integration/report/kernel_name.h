@@ -1,5 +1,5 @@
-// The name of a kernel as reports and traces have it: the one way to shorten it, so that the same kernel has the
-// same name wherever it is counted. Pure; nothing fails.
+// The name of a kernel in reports and traces. Names are shortened here alone, so that the same kernel has the
+// same name wherever it is counted. Pure; cannot fail.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_KERNEL_NAME_H_
 #define SPILLWAY_INTEGRATION_REPORT_KERNEL_NAME_H_
@@ -11,7 +11,8 @@ namespace spillway::integration {
 
 inline constexpr size_t kLongestKernelName = 160;  // bytes; templates make names of thousands
 
-// At most so many bytes: a longer name loses its middle, since those of one template differ at their ends.
+// Returns a name of at most kLongestKernelName bytes. A longer name loses its middle, since names of one
+// template differ at their ends.
 std::string ShortKernelName(const std::string& name);
 
 }  // namespace spillway::integration

@@ -1,5 +1,5 @@
-// LastEntries: the last so many of what is added, and how many there were. All memory is taken at the start:
-// adding never allocates. One user at a time: the recorders of this folder have a lock around it. Nothing
+// LastEntries: a ring of the last entries that were added, and a count of all. All memory is taken at the
+// start: adding never allocates. Not thread-safe: the recorders of this folder have a lock around it. No call
 // fails.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_LAST_ENTRIES_H_
@@ -15,14 +15,14 @@ namespace spillway::integration {
 template <typename Entry>
 class LastEntries {
  public:
-  // `most`: at least 1.
+  // `most`: the number of entries that are kept, at least 1.
   explicit LastEntries(size_t most) : entries_(most) {}  // memory for all of them, now
 
   void Add(const Entry& entry) { entries_[added_++ % entries_.size()] = entry; }
-  // All that were ever added; the first that is still there.
+  // The number of entries that were ever added; the number of the first that is still there.
   uint64_t added() const { return added_; }
   uint64_t first() const { return added_ - std::min<uint64_t>(added_, entries_.size()); }
-  // The entry with that number: first() or later, before added().
+  // Returns the entry with that number: first() or later, before added().
   const Entry& at(uint64_t number) const { return entries_[number % entries_.size()]; }
 
  private:

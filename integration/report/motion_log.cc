@@ -43,7 +43,7 @@ void MotionLog::OnReach(uint64_t tag, uint64_t bytes) {
   sums->most_reached_bytes = std::max(sums->most_reached_bytes, bytes);
 }
 
-// A launch without a tag is not known.
+// Tag 0 stands for a launch that is not known.
 MotionLog::LaunchSums* MotionLog::SumsOfTag(uint64_t tag) {
   if (tag == 0) return nullptr;
   for (size_t probe = 0; probe < kMostProbes; ++probe) {
@@ -55,8 +55,9 @@ MotionLog::LaunchSums* MotionLog::SumsOfTag(uint64_t tag) {
   return nullptr;
 }
 
-// Returns how many entries are no longer there. An entry that goes while its turn has not come is one of them.
-// Launching threads wait for the lock: memory for what is copied under it is there before.
+// Copies a log and returns the number of entries that are no longer there. An entry that is overwritten
+// before its turn is one of them. Launching threads wait for the lock, so the memory for what is copied under
+// it is allocated before.
 template <typename Entry>
 uint64_t MotionLog::CopyEntries(std::vector<Entry>* to) const {
   uint64_t next = 0;

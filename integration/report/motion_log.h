@@ -1,7 +1,7 @@
 // MotionLog: the last moves and stalls of one device, and their sums by block and by launch, for the report.
 // The residency calls it on the device's thread and on launching threads that have waited; the reporter's
-// thread takes copies. All memory is taken at the start. What no longer fits the tables of sums is left out;
-// nothing else fails.
+// thread takes copies. All memory is taken at the start. Entries that no longer fit the tables of sums are
+// left out; nothing else fails.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_MOTION_LOG_H_
 #define SPILLWAY_INTEGRATION_REPORT_MOTION_LOG_H_
@@ -36,36 +36,36 @@ class MotionLog : public allocator::MotionObserver {
  public:
   explicit MotionLog(const MotionLogOptions& options = {});
 
-  // A move or a wait has ended. No allocation.
+  // Record a move, a wait that has ended, and a launch that reached host memory. They allocate nothing.
   void OnMove(const allocator::EndedMove& move) override;
   void OnStall(const allocator::Stall& stall) override;
   void OnReach(uint64_t tag, uint64_t bytes) override;
 
-  // Takes the lock again and again, each time for a short while, and allocates while it does not have it: what
-  // comes meanwhile may be in it or not.
+  // Returns a copy. Takes the lock again and again, each time for a short while, and allocates while it does
+  // not have it: an entry that comes meanwhile may or may not be in the copy.
   Motion Copy() const;
-  // Of the whole run, whatever has dropped out of the log. Blocks that had the same index one after the other
-  // are one.
+  // Sums over the whole run, whatever has dropped out of the log. Blocks that had the same index one after
+  // the other count as one.
   struct BlockSums {
     uint64_t moved_bytes = 0;
     uint64_t stalled_nanos = 0;
   };
   BlockSums SumsOf(allocator::BlockId block) const;
-  // Of the launches with one tag.
+  // Sums of the launches with one tag.
   struct LaunchSums {
     uint64_t tag = 0;
     uint64_t stalled_nanos = 0;
     uint64_t reaching = 0;            // launches that reached host memory
-    uint64_t reached_bytes = 0;       // of all of them
-    uint64_t most_reached_bytes = 0;  // of one: so much GPU memory was lacking
+    uint64_t reached_bytes = 0;       // of all these launches
+    uint64_t most_reached_bytes = 0;  // of one launch: the GPU memory that it lacked
   };
-  // In no order.
+  // Returns the sums of all tags, in no order.
   std::vector<LaunchSums> SumsByTag() const;
 
  private:
-  // Null: no place is left.
+  // Returns the tag's sums; null if there is no place left.
   LaunchSums* SumsOfTag(uint64_t tag) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The log of that kind of entry.
+  // Returns the log of that kind of entry.
   const LastEntries<allocator::EndedMove>& LogLocked(const allocator::EndedMove*) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return moves_;

@@ -11,11 +11,12 @@
 namespace spillway::integration {
 namespace {
 
-// Of nvml.h, whose ABI is stable: functions answer 0 for success, a device is a pointer.
+// Declarations of nvml.h, whose ABI is stable: functions return 0 for success, a device is a pointer.
 using Init = int (*)();
 using DeviceByBusId = int (*)(const char* bus_id, void** device);
 
-// One folder for each package, "intel-rapl:0"; those of its parts, "intel-rapl:0:1", are in its figure.
+// Returns whether the folder is a package's. Each package has one, "intel-rapl:0"; the figures of its parts,
+// "intel-rapl:0:1", are contained in its own.
 bool IsPackage(const std::string& folder) {
   const std::string prefix = "intel-rapl:";
   return folder.starts_with(prefix) && folder.size() > prefix.size() &&

@@ -1,7 +1,7 @@
-// PowerMeter: the energy that a GPU and the machine's processors have used since the first look, where the
-// system says so: NVML for the GPU, RAPL's counters in /sys/class/powercap for the processors. They count for
-// the whole device and the whole machine, whoever uses them. The reporter's thread alone uses it. What cannot
-// be read is absent, without a line.
+// PowerMeter: the energy that a GPU and the machine's processors have used since the first look, if the
+// system reports it: NVML for the GPU, RAPL's counters in /sys/class/powercap for the processors. They count
+// for the whole device and the whole machine, whoever uses them. Only the reporter's thread uses it. A figure
+// that cannot be read is absent, without a line.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_POWER_METER_H_
 #define SPILLWAY_INTEGRATION_REPORT_POWER_METER_H_
@@ -20,22 +20,22 @@ class PowerMeter {
   struct Options {
     std::string pci_bus_id;                  // of the GPU, "0000:65:00.0"; empty: its energy is not read
     std::string nvml = "libnvidia-ml.so.1";  // opened once, and never closed
-    std::string root = {};                        // before "/sys", for tests
+    std::string root = {};                   // prefix of "/sys", for tests
   };
   // Reads and opens nothing.
   explicit PowerMeter(Options options) : options_(std::move(options)) {}
 
-  // Adds what has been used since the last look. RAPL's counters begin anew after some minutes at full load:
-  // to be called once a minute at least.
+  // Adds the energy used since the last look. Must be called once a minute at least, since RAPL's counters
+  // wrap after some minutes at full load.
   void Look();
-  // None before the second look, or where nothing can be read.
+  // Returns the energy used; none before the second look, or if nothing can be read.
   std::optional<Power> Used() const;
 
  private:
   using ReadEnergy = int (*)(void* device, unsigned long long* millijoules);
   struct Counter {
     std::string path;
-    uint64_t range = 0;  // in microjoules: after so many it begins anew
+    uint64_t range = 0;  // in microjoules: the counter wraps here
     uint64_t last = 0;
   };
 

@@ -19,12 +19,12 @@ constexpr const char* kMemoryKeys[] = {"gpu_bytes", "resident_bytes", "host_byte
                                        "live_bytes"};
 static_assert(std::size(kMemoryKeys) == static_cast<size_t>(MemoryFigure::kCount));
 
-// What users wrote need not be UTF-8.
+// Texts from users need not be UTF-8.
 std::string Dump(const ordered_json& json) {
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-// Columns are written by hand: a run has 100,000 moves.
+// Columns are written by hand, since a run has 100,000 moves.
 void AppendSeconds(int64_t nanos, std::string* text) {
   const int64_t micros = (nanos + (nanos < 0 ? -500 : 500)) / 1000;
   if (micros < 0) absl::StrAppend(text, "-");
@@ -32,7 +32,7 @@ void AppendSeconds(int64_t nanos, std::string* text) {
   absl::StrAppend(text, size / 1'000'000, ".", absl::Dec(size % 1'000'000, absl::kZeroPad6));
 }
 
-// "[1,2,3]" of the rows' values, each appended by `append`.
+// Returns "[1,2,3]" of the rows' values, each appended by `append`.
 template <typename Rows, typename Append>
 std::string Column(const Rows& rows, Append append) {
   std::string text = "[";
@@ -156,7 +156,7 @@ std::string MovesJson(const RunData& data) {
       ",\"kind\":", NumberColumn(moves, [](const Move& move) { return static_cast<int>(move.kind); }), "}");
 }
 
-// Indices of names: equal ones are one.
+// Numbers names; equal names have one number.
 class NameList {
  public:
   int IndexOf(const std::string& name) {
@@ -229,7 +229,7 @@ std::string ReachingMember(const std::vector<ReachingKernel>& kernels) {
   return absl::StrCat("\"reaching_kernels\":", Dump(json), ",\n");
 }
 
-// The members that are there only where an iteration is known.
+// Returns the members that are there only if an iteration is known.
 std::string IterationMembers(const IterationFacts& iteration) {
   ordered_json phases = ordered_json::array();
   for (const IterationFacts::Phase& phase : iteration.phases) {

@@ -1,5 +1,5 @@
-// RunData: what SPILLWAY_REPORT's file says of a run, and its JSON (docs/report.md has each field).
-// RunReport fills it on the reporter's thread. Pure: data in, text out; nothing fails.
+// RunData: the contents of SPILLWAY_REPORT's file, and its JSON (docs/report.md has each field). RunReport
+// fills it on the reporter's thread. Pure: data in, text out; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_RUN_DATA_H_
 #define SPILLWAY_INTEGRATION_REPORT_RUN_DATA_H_
@@ -18,13 +18,13 @@
 
 namespace spillway::integration {
 
-// What a spill directory lies on, for the wear of drives.
+// The drive of a spill directory, for the wear of drives.
 struct SpillDrive {
   std::string name;  // "nvme0n1"; empty: not known
-  int ranks = 0;     // of the job's ranks on this node that spill there, this one too; 0: not known
+  int ranks = 0;     // of the job's ranks on this node that spill there, this one included; 0: not known
 };
 
-// What is known of the job before it has done anything. Empty, or 0: not known.
+// The facts about the job before it has done anything. Empty, or 0: not known.
 struct RunFacts {
   struct Setting {
     std::string name, value, from;  // "gpu_memory", "20GiB", "SPILLWAY_GPU_MEMORY"
@@ -36,8 +36,8 @@ struct RunFacts {
   std::vector<Setting> settings;
   uint64_t host_bytes = 0;               // capacity of the host tier
   std::vector<std::string> directories;  // of the disk tier
-  std::vector<SpillDrive> drives;        // of each directory; may be shorter
-  int64_t origin_nanos = 0;              // of the steady clock: time 0
+  std::vector<SpillDrive> drives;        // one for each directory; may be shorter
+  int64_t origin_nanos = 0;              // time 0 on the steady clock
 };
 
 struct ReportedDevice {
@@ -45,7 +45,8 @@ struct ReportedDevice {
   std::string name;
   std::string pci_bus_id;  // for its energy
   uint64_t device_bytes = 0;
-  // Of them: the budget for blocks and for other memory of the process, the reserve, what others had.
+  // Parts of device_bytes: the budget for blocks and for other memory of the process, the reserve, and memory
+  // that others had.
   uint64_t blocks_bytes = 0, process_bytes = 0, reserve_bytes = 0, taken_bytes = 0;
 };
 
@@ -72,12 +73,12 @@ struct ReachingKernel {
   uint64_t most_bytes = 0;  // of one
 };
 
-// What is known of one iteration of the job.
+// The facts about one iteration of the job.
 struct IterationFacts {
   struct Phase {
     std::string name;
     double from = 0, to = 0;  // shares of the iteration
-    bool guessed = false;     // where forward ends and backward begins, no kernel's name says
+    bool guessed = false;     // no kernel's name shows where forward ends and backward begins
   };
   std::string file;  // as SPILLWAY_TRACE writes it
   double active_share = 0;
@@ -87,12 +88,12 @@ struct IterationFacts {
 // One pause of the job, on all its devices. Times are the steady clock's, in nanoseconds.
 struct ReportedPause {
   int64_t began = 0;
-  int64_t left = 0;     // everything that could had left the GPU
-  int64_t resumed = 0;  // launches may name the blocks again; 0: not yet
+  int64_t left = 0;     // when everything that could had left the GPU
+  int64_t resumed = 0;  // when launches could name the blocks again; 0: not yet
   allocator::PausedBy by = allocator::PausedBy::kJob;
   std::string tag;  // of a region; empty: everything
   uint64_t clean_bytes = 0, host_bytes = 0, disk_bytes = 0, dropped_bytes = 0;  // by how they left
-  int device = -1;                                                              // an idle one; -1: all
+  int device = -1;                                                              // the idle device; -1: all
 };
 
 struct Power {
@@ -100,14 +101,14 @@ struct Power {
   std::string source;
 };
 
-// All of one device, at one moment. The pointers are not owned; none is null.
+// All data of one device, at one moment. The pointers are not owned; none is null.
 struct RunData {
   const RunFacts* facts = nullptr;
   const ReportedDevice* device = nullptr;
   double seconds = 0;
   bool ended = false;
   std::string figures;                  // JSON: the metrics of the same moment
-  std::string advice;                   // the job's last line on lost time, as of the same moment; or empty
+  std::string advice;                   // the job's last line on lost time, at the same moment; may be empty
   std::vector<uint64_t> disk_capacity;  // of each directory
   const TimeSeries* memory = nullptr;
   const TimeSeries* transfers = nullptr;
@@ -119,11 +120,11 @@ struct RunData {
   std::vector<ReachingKernel> reaching_kernels;  // those with most bytes first
   std::optional<IterationFacts> iteration;
   std::optional<Power> power;
-  std::vector<ReportedPause> pauses;  // the last ones, in the order in which all had left
+  std::vector<ReportedPause> pauses;  // the last pauses, ordered by the time when all had left
 };
 
-// The figures of RunData::memory and RunData::transfers, in their order. Transfers go on with the bytes
-// written and read of each directory.
+// The figures of RunData::memory and RunData::transfers, in their order. The figures of transfers end with
+// the bytes written and read of each directory.
 enum class MemoryFigure : size_t { kGpu, kResident, kHost, kDisk, kLive, kCount };
 enum class TransferFigure : size_t { kToHost, kToGpu, kDirectories };
 

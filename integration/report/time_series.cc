@@ -31,8 +31,8 @@ void TimeSeries::Add(double seconds, std::span<const uint64_t> values) {
   last_ = std::max(last_, seconds);
 }
 
-// Each interval gets what its part of the time from the last Add to `seconds` adds to the whole before it: so
-// the parts are `value` together, whatever is rounded.
+// Gives each interval what its part of the time since the last Add contributes to the running total. The
+// parts therefore add up to `value`, however they are rounded.
 void TimeSeries::Spread(double seconds, size_t figure, uint64_t value) {
   const size_t end = IntervalOf(seconds);
   uint64_t before = 0;

@@ -1,7 +1,7 @@
-// TimeSeries: several figures over the time of a run, in intervals of equal length from time 0 on. There are
-// at most so many intervals: when they are full, neighbours become one and the length doubles. Figures of
-// what there is are merged by their maximum, figures of what has moved by their sum. The reporter's thread
-// alone uses it. Nothing fails; all memory is taken at the start.
+// TimeSeries: several figures over the time of a run, in intervals of equal length from time 0 on. The number
+// of intervals is limited: when all are full, each two neighbors become one and the length doubles. Levels
+// are merged by their maximum, amounts by their sum. Only the reporter's thread uses it. No call fails; all
+// memory is taken at the start.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_TIME_SERIES_H_
 #define SPILLWAY_INTEGRATION_REPORT_TIME_SERIES_H_
@@ -17,16 +17,16 @@ enum class Merge : uint8_t { kMaximum, kSum };
 
 class TimeSeries {
  public:
-  // `figures`: how many at each time. `most`: intervals, even and at least 2.
+  // `figures`: the number of figures. `most`: the number of intervals, even and at least 2.
   TimeSeries(size_t figures, Merge merge, double every_seconds, size_t most);
 
-  // `values`: one of each figure. `seconds` never falls. Intervals without an Add keep the values before
-  // (maximum), or get their part (sum): what has moved since the last Add moved at an even rate. Nobody knows
-  // when the first Add's has moved: it is of its own interval.
+  // `values` has one value of each figure. `seconds` never falls. Intervals without an Add keep the values
+  // before them (maximum), or get their part (sum): the amount since the last Add counts as moved at an even
+  // rate. The first Add's amount has no known beginning, so it belongs to its own interval.
   void Add(double seconds, std::span<const uint64_t> values);
 
   double every_seconds() const { return every_; }
-  // Intervals up to the last Add.
+  // Returns the number of intervals up to the last Add.
   size_t size() const { return size_; }
   uint64_t at(size_t figure, size_t interval) const { return values_[interval * figures_ + figure]; }
 

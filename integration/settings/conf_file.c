@@ -26,7 +26,7 @@ _Static_assert(kNameCount + kLimitedCount <= kMostConfFileEntries, "kMostConfFil
 
 static const char kPrefix[] = "SPILLWAY_";
 
-/* Keeps the first problem: what follows from it is none of its own. Always -1. */
+/* Records a problem and returns -1. Only the first problem is kept, since later ones follow from it. */
 __attribute__((format(printf, 2, 3))) static int Wrong(struct ConfFile* file, const char* format, ...) {
   va_list parts;
   va_start(parts, format);
@@ -37,13 +37,14 @@ __attribute__((format(printf, 2, 3))) static int Wrong(struct ConfFile* file, co
 
 /* --- The file itself --- */
 
-/* Whoever may write a file decides what is loaded into this process (cuda_driver). */
+/* Checks the file's owner: whoever may write the file decides what is loaded into this process (cuda_driver).
+ */
 static int CheckOwner(const char* path, enum ConfFileKind kind, const struct stat* info,
                       struct ConfFile* file) {
   uid_t other = geteuid();
   if (kind == kConfOfSystem) {
-    /* In a user namespace root's files belong to an unknown user; whoever owns /etc may replace them anyway.
-     * */
+    /* Root's files belong to an unknown user in a user namespace; the owner of /etc may replace them anyway.
+     */
     struct stat folder;
     char parent[4096];
     snprintf(parent, sizeof(parent), "%s", path);
@@ -63,8 +64,8 @@ static int CheckOwner(const char* path, enum ConfFileKind kind, const struct sta
   return 0;
 }
 
-/* Reads all of it: -1 for an error, else how many bytes, more than kMostConfFileBytes where it is too large.
- * */
+/* Reads the whole file. Returns -1 for an error, otherwise the number of bytes, which is more than
+   kMostConfFileBytes if the file is too large. */
 static ssize_t ReadAll(int descriptor, char* text) {
   size_t used = 0;
   while (used <= kMostConfFileBytes) {
@@ -77,15 +78,16 @@ static ssize_t ReadAll(int descriptor, char* text) {
   return (ssize_t)used;
 }
 
-/* A folder that others have closed to this user is not there for it: HOME in containers is often root's. */
+/* A folder that is closed to this user does not exist for the user: HOME in containers is often root's. */
 static int IsNone(int error, enum ConfFileKind kind) {
   if (kind == kConfNamed) return 0;
   return error == ENOENT || error == ENOTDIR || (kind == kConfOfUser && error == EACCES);
 }
 
-/* 1: `file->text` has all of it, ended by a zero. 0: there is none. -1: something is wrong. */
+/* Returns 1 if `file->text` has the whole text, ended by a zero; 0 if there is no file; -1 if something is
+   wrong. */
 static int LoadText(const char* path, enum ConfFileKind kind, struct ConfFile* file) {
-  /* Not blocking: it could be a pipe that nobody writes to. */
+  /* Not blocking, since it could be a pipe that nobody writes to. */
   int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (descriptor < 0 && IsNone(errno, kind)) return 0;
   if (descriptor < 0)
@@ -109,7 +111,7 @@ static int LoadText(const char* path, enum ConfFileKind kind, struct ConfFile* f
 
 /* --- Its lines --- */
 
-/* Without spaces around it. */
+/* Returns the text without spaces around it. */
 static char* Trimmed(char* text) {
   while (isspace((unsigned char)*text)) ++text;
   size_t bytes = strlen(text);
@@ -117,7 +119,7 @@ static char* Trimmed(char* text) {
   return text;
 }
 
-/* A path may have a '#' inside. */
+/* A '#' inside a path begins no comment. */
 static void CutComment(char* line) {
   for (char* c = line; *c; ++c) {
     if (*c == '#' && (c == line || isspace((unsigned char)c[-1]))) *c = '\0';
@@ -133,7 +135,7 @@ static int IsVariableOf(const char* text, const char* name) {
   return !*text && !*name;
 }
 
-/* Our name for `text`, a key or a variable. NULL: it is neither. */
+/* Returns our name for `text`, a key or a variable. NULL if it is neither. */
 static const char* SettingOf(const char* text) {
   for (int i = 0; i < kNameCount; ++i) {
     if (strcmp(text, kNames[i]) == 0 || IsVariableOf(text, kNames[i])) return kNames[i];
@@ -158,7 +160,7 @@ static int MayBeLimited(const char* name) {
   return 0;
 }
 
-/* Where a line stands. */
+/* The position of a line. */
 struct Place {
   const char* path;
   int line;
@@ -264,7 +266,7 @@ int UserConfPath(const char* named, const char* config_home, const char* home, c
   if (*kind == kConfNamed) {
     if (strcasecmp(named, "none") == 0) return 0;
     length = snprintf(path, bytes, "%s", named);
-  } else if (config_home && *config_home == '/') { /* a relative one does not count, as its standard says */
+  } else if (config_home && *config_home == '/') { /* the standard of XDG has a relative one ignored */
     length = snprintf(path, bytes, "%s/spillway.conf", config_home);
   } else if (home && *home == '/') {
     length = snprintf(path, bytes, "%s/.config/spillway.conf", home);

@@ -1,6 +1,7 @@
-// ConfFiles: what /etc/spillway.conf and the user's file say (conf_file.h). The user's counts before the
-// system's; limits come from the system's alone. For the command line and for spillway.enable(): in a job the
-// preload reads the same files, by the same functions. Read once, constant after that; any thread.
+// ConfFiles: the contents of /etc/spillway.conf and of the user's file (conf_file.h). The user's counts
+// before the system's; limits come from the system's alone. The command line and spillway.enable() use this;
+// in a job the preload reads the same files, by the same functions. Read once, constant after that;
+// thread-safe.
 
 #ifndef SPILLWAY_INTEGRATION_SETTINGS_CONF_FILES_H_
 #define SPILLWAY_INTEGRATION_SETTINGS_CONF_FILES_H_
@@ -18,10 +19,10 @@ class ConfFiles {
  public:
   struct Paths {
     std::string system;  // empty: none is read
-    std::string user;    // likewise
+    std::string user;    // empty: none is read
     ConfFileKind user_kind = kConfOfUser;
   };
-  // Of this process, by its environment.
+  // Returns the paths of this process, by its environment.
   static Paths PathsOfProcess();
 
   explicit ConfFiles(const Paths& paths);
@@ -29,15 +30,16 @@ class ConfFiles {
   ConfFiles(const ConfFiles&) = delete;
   ConfFiles& operator=(const ConfFiles&) = delete;
 
-  // kInvalidArgument, with the words of a job's start, where something is wrong with a file; then it says
-  // nothing.
+  // Returns kInvalidArgument, with the message of a job's start, if something is wrong with a file. The files
+  // have no values then.
   absl::Status status() const;
 
-  // Of the setting `name`; null where the files do not say. They live as long as this object.
+  // Return the value and the origin of the setting `name`; null if the files do not have it. They live as
+  // long as this object.
   const char* Value(const char* name) const;
   const char* Source(const char* name) const;  // "/etc/spillway.conf:3: host_memory"
 
-  // Lets `source` have the limits. This object must live as long as it.
+  // Gives the limits to `source`. This object must outlive it.
   void AddLimitsTo(SettingSource* source) const;
 
  private:

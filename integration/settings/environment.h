@@ -1,6 +1,6 @@
-// The process's environment: the only place where C++ of the product reads it. The engine calls it when it
-// opens, the command line when it starts. As with getenv, no other thread may change the environment
-// meanwhile. Nothing fails: a variable that is not set reads as empty or null.
+// The process's environment, which C++ of the product reads only here. The engine calls this when it opens,
+// the command line when it starts. No other thread may change the environment meanwhile, as with getenv. No
+// call fails: a variable that is not set reads as empty or null.
 
 #ifndef SPILLWAY_INTEGRATION_SETTINGS_ENVIRONMENT_H_
 #define SPILLWAY_INTEGRATION_SETTINGS_ENVIRONMENT_H_
@@ -10,22 +10,23 @@
 
 namespace spillway::integration {
 
-// The names of all variables.
+// Returns the names of all variables.
 std::vector<std::string> EnvironmentNames();
 
-// All of it, for a process to be started. Valid until the next setenv.
+// Returns the whole environment, for a process to be started. Valid until the next setenv.
 char** WholeEnvironment();
 
-// Empty where the variable is not set.
+// Returns the variable's value; empty if it is not set.
 std::string EnvironmentValue(const char* name);
 
-// Null where the variable is not set. Valid until the next setenv.
+// Returns the variable's value; null if it is not set. Valid until the next setenv.
 const char* EnvironmentVariable(const char* name);
 
-// The name of a setting's variable: "SPILLWAY_GPU_MEMORY" for "gpu_memory", "SPILLWAY" for "spillway".
+// Returns the name of a setting's variable: "SPILLWAY_GPU_MEMORY" for "gpu_memory", "SPILLWAY" for
+// "spillway".
 std::string VariableOf(const std::string& name);
 
-// The value of that variable, null where it is not set or empty. Valid until the next setenv.
+// Returns the value of a setting's variable; null if it is not set or empty. Valid until the next setenv.
 const char* EnvironmentSetting(const char* name);
 
 }  // namespace spillway::integration

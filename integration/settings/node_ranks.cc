@@ -15,11 +15,12 @@ namespace {
 struct Launcher {
   const char* name;
   const char* rank;
-  const char* size;    // null: it does not say how many
+  const char* size;    // null: the launcher does not report how many
   const char* marker;  // a variable that must be set, too, for the others to be this launcher's; null: none
 };
 
-// The innermost first: what starts the processes themselves stands before what starts it.
+// The launchers, the innermost first: one that starts the processes themselves stands before one that starts
+// it.
 constexpr Launcher kLaunchers[] = {
     {"torchrun", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "LOCAL_WORLD_SIZE"},
     {"Accelerate's notebook_launcher", "LOCAL_RANK", "NPROC", "FORK_LAUNCHED"},
@@ -32,7 +33,7 @@ constexpr Launcher kLaunchers[] = {
 };
 constexpr size_t kOuter = 3;  // from here on: launchers that may stand around a LOCAL_RANK without a number
 
-// What tells two jobs of a node apart. Each that is set counts.
+// The variables that tell two jobs of a node apart. Each that is set counts.
 constexpr const char* kJobVariables[] = {"TORCHELASTIC_RUN_ID", "MASTER_ADDR",    "MASTER_PORT",
                                          "SLURM_JOB_ID",        "PMIX_NAMESPACE", "PMI_JOBID"};
 
@@ -41,20 +42,21 @@ class Ranks {
   Ranks(const VariableSource& variables, std::vector<std::string>* warnings)
       : variables_(variables), warnings_(warnings) {}
 
-  // Null where it is not set, or empty.
+  // Returns the value of the variable; null if it is not set, or empty.
   const char* Value(const char* name) const {
     const char* const text = name == nullptr ? nullptr : variables_(name);
     return text == nullptr || *text == '\0' ? nullptr : text;
   }
 
-  // A whole number from `least` on; none, with a sentence, where it is set and is none.
+  // Returns the variable as a whole number from `least` on. None if it is not set, or, with a sentence, if it
+  // is no such number.
   std::optional<int> Number(const char* name, int least) {
     const char* const text = Value(name);
     if (text == nullptr) return std::nullopt;
     int64_t number = 0;
     const bool whole = absl::SimpleAtoi(text, &number);
     if (whole && number >= least) return static_cast<int>(std::min<int64_t>(number, kMostRanks));
-    if (whole && number == -1) return std::nullopt;  // some scripts say so that they are not distributed
+    if (whole && number == -1) return std::nullopt;  // some scripts set -1 if they are not distributed
     Refuse(absl::StrCat(name, "=", text), absl::StrCat("whole numbers from ", least));
     return std::nullopt;
   }
@@ -65,7 +67,7 @@ class Ranks {
       warnings_->push_back(sentence);
   }
 
-  // What this launcher says; none where it says nothing.
+  // Returns the ranks that this launcher reports; none if it reports nothing.
   std::optional<NodeRanks> Of(const Launcher& launcher) {
     if (launcher.marker != nullptr && Value(launcher.marker) == nullptr) return std::nullopt;
     const std::optional<int> rank = Number(launcher.rank, 0);
@@ -74,11 +76,12 @@ class Ranks {
     return Checked({rank.value_or(0), size.value_or(0), launcher.name, ""}, launcher.rank, launcher.size);
   }
 
-  // srun's. What a batch script itself sees says nothing of its processes, so a step is asked for.
+  // Returns srun's ranks. The variables that a batch script itself sees are not those of its processes, so
+  // the number of a job step is required.
   std::optional<NodeRanks> OfSlurm();
 
-  // A rank that cannot be among so many makes the number unknown: a part too large is worse than one that
-  // is found out.
+  // Treats the number as not known if the rank is not below it: a part that is too large is worse than one
+  // that is found out.
   NodeRanks Checked(NodeRanks ranks, const char* rank_name, const char* size_name) {
     if (ranks.size == 0 || ranks.rank < ranks.size) return ranks;
     Refuse(absl::StrCat(rank_name, "=", ranks.rank, " beside ", size_name, "=", ranks.size),
@@ -100,8 +103,8 @@ class Ranks {
   std::vector<std::string>* const warnings_;
 };
 
-// The entry of node `node` in "4(x2),3": 4 for the nodes 0 and 1, 3 for node 2. None where the text is no such
-// list, or is too short.
+// Returns the entry of node `node` in "4(x2),3": 4 for the nodes 0 and 1, 3 for node 2. None if the text is
+// no such list, or is too short.
 std::optional<int> TasksOfNode(std::string_view text, int node) {
   int first = 0;
   for (const absl::string_view absl_entry :
@@ -139,7 +142,7 @@ std::optional<NodeRanks> Ranks::OfSlurm() {
   return Checked(ranks, "SLURM_LOCALID", size_name);
 }
 
-// A script that has copied its rank from the launcher around it has its number from there, too.
+// Takes the number from the launcher around a script that has copied its rank from there.
 NodeRanks WithOuter(Ranks* reader, NodeRanks inner) {
   for (const Launcher& outer : std::span(kLaunchers).subspan(kOuter)) {
     const std::optional<NodeRanks> ranks = reader->Of(outer);
@@ -164,7 +167,7 @@ NodeRanks ReadNodeRanks(const VariableSource& variables, std::vector<std::string
   Ranks reader(variables, warnings);
   NodeRanks ranks = Innermost(&reader);
   ranks.job = reader.Job();
-  // One process for each node or container is often what starts the others itself (spawn).
+  // A single process for each node or container often starts the others itself (spawn).
   if (ranks.size == 1) ranks.size = 0;
   return ranks;
 }

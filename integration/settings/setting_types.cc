@@ -6,7 +6,7 @@
 namespace spillway::integration::setting_type {
 namespace {
 
-// Neither nothing nor enough: 20 is 20 bytes, by one who meant GiB.
+// A size that is neither nothing nor enough: 20 is 20 bytes, from a user who meant GiB.
 bool TooSmall(const Size& size) { return size.percent == 0 && size.bytes != 0 && size.bytes < kLeastSize; }
 
 }  // namespace
@@ -42,7 +42,7 @@ absl::StatusOr<Directories::Value> Directories::Read(std::string_view text, std:
 }
 
 absl::StatusOr<PathOrNone::Value> PathOrNone::Read(std::string_view text, std::string_view) {
-  const auto on = ParseSwitch(text);  // a file of such a name is nobody's intent
+  const auto on = ParseSwitch(text);  // nobody intends a file of such a name
   if (ParseWord(text, {"none"}).ok() || (on.ok() && !*on)) return std::string();
   if (text.empty() || text.find('\n') != std::string_view::npos || on.ok())
     return absl::InvalidArgumentError("a path, or none");

@@ -1,7 +1,7 @@
 // The types of settings.def: which texts a setting takes, and which value its field has. Each type has a
-// `Value`, and Read(text, accepted), which yields the value or an error whose message is what is accepted.
-// `accepted` is that column of the row. A new type is one struct here. settings.h alone uses them, on any
-// thread; nothing but the text decides.
+// `Value`, and Read(text, accepted), which returns the value or an error whose message is what is accepted.
+// `accepted` is that column of the row. A new type is one struct here. Only settings.h uses them, on any
+// thread; the text alone decides.
 
 #ifndef SPILLWAY_INTEGRATION_SETTINGS_SETTING_TYPES_H_
 #define SPILLWAY_INTEGRATION_SETTINGS_SETTING_TYPES_H_
@@ -22,8 +22,8 @@
 
 namespace spillway::integration::setting_type {
 
-// The words of a row's column, in its order: "plan", "lru" of "plan or lru"; "off", "error", "warn" of "off,
-// error or warn".
+// Returns the words of a row's column, in its order: "plan", "lru" of "plan or lru"; "off", "error", "warn"
+// of "off, error or warn".
 std::vector<std::string> WordsOf(std::string_view accepted);
 
 // One of the row's words, in any case. `Enum` has an enumerator for each, in the same order.
@@ -58,7 +58,7 @@ struct PlainSize {
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view);
 };
 
-// The same, or a share of something that is known later. Empty: not set.
+// A size, or a share of something that is known later. Empty: not set.
 struct Share {
   using Value = std::optional<Size>;
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view);
@@ -77,14 +77,14 @@ struct Directories {
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view);
 };
 
-// A path. "none", "off" and "0", in any case, are empty, as what is not set is; "on" and "1" are refused.
+// A path. "none", "off" and "0", in any case, are empty, like a setting that is not set; "on" and "1" are
+// refused.
 struct PathOrNone {
   using Value = std::string;
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view accepted);
 };
 
-// A path that the preload has used before the engine reads settings. So nothing is refused here: any text is
-// taken.
+// A path that the preload has used before the engine reads settings, so any text is taken here.
 struct UnjudgedPath {
   using Value = std::string;
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return std::string(text); }
@@ -96,19 +96,19 @@ struct Duration {
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return ParseDuration(text); }
 };
 
-// Bytes for a time; "none" is not set, "0" no bytes at all.
+// Bytes for a time; "none" counts as not set, "0" as no bytes at all.
 struct WriteLimitOrNone {
   using Value = std::optional<WriteLimit>;
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return ParseWriteLimit(text); }
 };
 
-// Rates and a latency; "none" is without limits.
+// Rates and a latency; "none" means no limits.
 struct ModelledDisk {
   using Value = io::DiskModels;
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return ParseDiskModels(text); }
 };
 
-// Faults of drives; "none" is none.
+// Faults of drives; "none" means no faults.
 struct DriveFaults {
   using Value = std::vector<io::DriveFault>;
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view) {
@@ -116,8 +116,8 @@ struct DriveFaults {
   }
 };
 
-// What the field of a row is when the user says nothing: empty where `Type` has that, else what `fallback`
-// says.
+// Returns the value of a row's field if the user sets nothing: empty if `Type` has that, otherwise the value
+// of `fallback`.
 template <typename Type>
 typename Type::Value Default(std::string_view fallback, std::string_view accepted) {
   using Value = typename Type::Value;

@@ -26,7 +26,7 @@ constexpr char kWholeBytes[] = "a size such as 20GiB, 500MB or 4096: without a u
 constexpr char kWholeBytesOrPercent[] =
     "a size such as 20GiB, 500MB or 4096: without a unit it is whole bytes; or a share such as 60%";
 
-// Bytes of one unit, 0 for what is none.
+// Returns the bytes of one unit; 0 for a text that is none.
 double UnitBytes(std::string_view unit) {
   const std::string name = absl::AsciiStrToLower(Absl(unit));
   if (name.empty() || name == "b") return 1;
@@ -67,7 +67,8 @@ constexpr char kModelForms[] =
     "read, write (bytes a second, 1e6 to 1e12) and latency (up to 1s), each at most once, as in "
     "read:1.2e9,write:800MB,latency:80us, or for one directory as in 1@read:300MB; or none";
 
-// A number with a unit that `factor` knows (0: none) to `least` .. `most`; 0 for anything else.
+// Reads a number from `least` to `most` with a unit that `factor` knows (0: none). Returns 0 for anything
+// else.
 double ParseNumber(std::string_view text, double (*factor)(std::string_view), double least, double most) {
   double number = 0;
   text = Trimmed(text);
@@ -86,8 +87,8 @@ double NanosOfUnit(std::string_view unit) {
   return 0;
 }
 
-// Takes "1@" off the front of an item, and hands the number on. False where something else stands before an
-// '@'.
+// Takes "1@" off the front of an item, and hands the number on. Returns false if something else stands before
+// an '@'.
 template <typename Function>
 bool TakeDirectory(absl::string_view* item, const Function& number) {
   const size_t at = item->find('@');
@@ -195,7 +196,7 @@ absl::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text) {
 
 absl::StatusOr<std::optional<WriteLimit>> ParseWriteLimit(std::string_view text) {
   constexpr std::chrono::hours kIntervals[] = {std::chrono::hours(1), std::chrono::days(1),
-                                             std::chrono::weeks(1), std::chrono::days(30)};
+                                               std::chrono::weeks(1), std::chrono::days(30)};
   static const auto* const kNames = new std::vector<std::string>{"hour", "day", "week", "month"};
   const auto refused = absl::InvalidArgumentError(
       "none, 0, or a size from 2MiB on for each hour, day, week or month, such as 2TB/day");

@@ -31,14 +31,14 @@ constexpr std::string_view kFiles[] = {
 #include "integration/settings/settings.def"
 };
 
-// As it is where the working directory is gone.
+// Returns the path as it is if the working directory is gone.
 std::string Absolute(const std::string& path) {
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
   return error ? path : absolute.string();
 }
 
-// Variables with our prefix that others of our parts read or set.
+// Variables with our prefix that other parts of the product read or set.
 constexpr std::string_view kOtherVariables[] = {"SPILLWAY_ALLOC_CONF_ORIGINAL", "SPILLWAY_CONF",
                                                 "SPILLWAY_LIBRARY_DIR", "SPILLWAY_BUILD_LIB",
                                                 "SPILLWAY_PYTHON"};
@@ -63,12 +63,12 @@ std::string NearestTo(const std::string& variable) {
   return nearest;
 }
 
-// "/etc/spillway.conf:9: host_memory=64GiB".
+// Returns a text like "/etc/spillway.conf:9: host_memory=64GiB".
 std::string LimitOf(const SettingSource& source, const char* name) {
   return absl::StrCat(source.limit_described ? source.limit_described(name) : name, "=", source.limit(name));
 }
 
-// Values come by name; the first wrong one is kept, with everything that a message needs.
+// Reads values by name. The first wrong one is kept, with everything that a message needs.
 class Reader {
  public:
   explicit Reader(const SettingSource& source) : source_(source) {}
@@ -115,7 +115,7 @@ class Reader {
   absl::Status status_;
 };
 
-// A limit that says less than the setting takes its place, with a sentence.
+// Puts a limit in the place of a setting that is above it, with a sentence.
 void ApplyLimits(const SettingSource& source, const std::optional<WriteLimit>& writes, Settings* settings,
                  std::vector<std::string>* warnings) {
   const auto take = [&](const char* name, const auto& limited, auto* setting) {

@@ -1,5 +1,5 @@
-// The part of SpillwayAllocator that hands out and takes back blocks; reports and forwarding are in
-// allocator_reports.cc and allocator_forward.cc.
+// The part of SpillwayAllocator that hands out and takes back blocks. allocator_reports.cc has the reports,
+// allocator_forward.cc the calls that go to native.
 
 #include "integration/torch/allocator.h"
 
@@ -25,9 +25,9 @@ constexpr int kTimeout = 909;       // a wait that the user has limited (SPILLWA
 constexpr int kUnknown = 999;       // a failure of the engine's own
 constexpr size_t kExabyte = size_t{1} << 60;
 
-// True while work on `stream` is being captured into a graph. The legacy stream cannot be asked while another
-// stream of the process captures: that counts too, since memory for it could not be taken from a pool of
-// ours.
+// Returns whether work on `stream` is being captured into a graph. The legacy stream cannot be asked while
+// another stream of the process captures. This counts, too, since memory for it could not be taken from a
+// pool of ours.
 bool IsCapturing(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const cudaError_t error = cudaStreamIsCapturing(stream, &status);
@@ -105,7 +105,8 @@ void SpillwayAllocator::CheckEngine(int result, const char* what) const {
   TORCH_CHECK(false, "Spillway could not ", what, ": ", api_->last_error());
 }
 
-// Native's order: allocate; callbacks that free memory, again; release what is cached, again; out of memory.
+// The order is native's: allocate; run the callbacks that free memory, and try again; release what is cached,
+// and try again; out of memory.
 void* SpillwayAllocator::AllocateOurs(size_t bytes, c10::DeviceIndex device, cudaStream_t stream) {
   TORCH_CHECK_WITH(OutOfMemoryError, bytes < kExabyte,
                    "CUDA out of memory. Tried to allocate more than 1EB memory.");
@@ -156,7 +157,7 @@ void SpillwayAllocator::Refuse(size_t bytes, c10::DeviceIndex device, cudaStream
   const size_t limit = limits_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
   refusal.reason = api_->last_error();
   std::tie(refusal.free, refusal.total) = getMemoryInfo(device);
-  // Not what idle blocks could make free: that did not help.
+  // Memory that idle blocks could free is left out, since it did not help.
   spillway_device_stats ours = {};
   if (api_->device_stats(device, &ours) == 0) {
     const size_t most = std::min(refusal.total, limit);
@@ -200,7 +201,7 @@ void SpillwayAllocator::Free(void* pointer) {
     std::optional<LedgerBlock> block = LedgerOf(device).Remove(pointer);
     if (!block) continue;
     if (trace_.active()) {
-      // A block that recordStream named is free a little later, when the engine sees that stream's work done;
+      // A block that recordStream named is free a little later, when the engine sees that stream's work done.
       // PyTorch learns of it here.
       const auto address = reinterpret_cast<size_t>(pointer);
       const TraceLog::Context& context = stack ? stack : block->context;
@@ -217,13 +218,13 @@ void SpillwayAllocator::Free(void* pointer) {
   if (const c10::impl::PyInterpreter* interpreter = c10::impl::GPUTrace::get_trace()) {
     (*interpreter)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
   }
-  // Deleters must not throw for what is the device's error, not the caller's: it is raised by the next call
-  // that asks.
+  // Deleters must not throw for an error of the device, which is not the caller's. The next call that asks
+  // raises it.
   TORCH_CHECK(api_->free(pointer) != kInvalidValue, "invalid device pointer: ", pointer,
               " (Spillway: ", api_->last_error(), ")");
 }
 
-// native's recordStream, and code that compares deleters, must not meet two kinds.
+// Native's recordStream, and code that compares deleters, must not meet two kinds.
 c10::DataPtr SpillwayAllocator::Adopt(c10::DataPtr pointer) const {
   (void)pointer.compare_exchange_deleter(native_deleter_, &SpillwayAllocator::Delete);
   return pointer;
@@ -237,7 +238,7 @@ c10::DataPtr SpillwayAllocator::AdoptNative(c10::DataPtr pointer, size_t bytes) 
 
 c10::DeleterFnPtr SpillwayAllocator::raw_deleter() const {
   const c10::DeleterFnPtr deleter = native_->raw_deleter();
-  return deleter == native_deleter_ ? &SpillwayAllocator::Delete : deleter;  // else: caching is switched off
+  return deleter == native_deleter_ ? &SpillwayAllocator::Delete : deleter;  // otherwise caching is off
 }
 
 void SpillwayAllocator::recordStream(const c10::DataPtr& pointer, c10::cuda::CUDAStream stream) {

@@ -1,9 +1,9 @@
 // SpillwayAllocator: PyTorch's CUDA allocator while Spillway runs. It wraps the native one, which keeps every
-// block up to 1 MiB, and private pools (PoolMemory gives them their segments). Larger blocks come
-// from the engine through the C ABI. All pointers have one deleter, which tells the two kinds apart by
-// address. It owns what PyTorch wants to know about our blocks: ledgers, statistics, history. install.cc
-// makes it; PyTorch calls it on any thread. What cannot be had is raised as c10::OutOfMemoryError, as
-// PyTorch's own allocator does.
+// block up to 1 MiB, and private pools (PoolMemory gives them their segments). Larger blocks come from the
+// engine through the C ABI. All pointers have one deleter, which tells the two kinds apart by address. It
+// owns the facts that PyTorch asks for about our blocks: ledgers, statistics, history. install.cc creates it;
+// PyTorch calls it on any thread. A request that cannot be met raises c10::OutOfMemoryError, as with
+// PyTorch's own allocator.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_ALLOCATOR_H_
 #define SPILLWAY_INTEGRATION_TORCH_ALLOCATOR_H_
@@ -32,7 +32,7 @@ namespace spillway::integration {
 
 class SpillwayAllocator final : public CompatAllocator {
  public:
-  // The one object, made by Install and never destroyed: tensors die after static destructors.
+  // Creates the one object, which is never destroyed: tensors die after static destructors.
   static SpillwayAllocator* Install(const spillway_api* api);
 
   // c10::Allocator
@@ -50,7 +50,7 @@ class SpillwayAllocator final : public CompatAllocator {
   void resetPeakStats(c10::DeviceIndex device) override;
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override;
 
-  // CUDAAllocator: blocks. Those of the engine and native's are distinguished by their address.
+  // CUDAAllocator: blocks. The engine's and native's are distinguished by their address.
   void* raw_alloc(size_t bytes) override;
   void* raw_alloc_with_stream(size_t bytes, cudaStream_t stream) override;
   void raw_delete(void* pointer) override;
@@ -89,7 +89,7 @@ class SpillwayAllocator final : public CompatAllocator {
   void attachOutOfMemoryObserver(torch_cuda::OutOfMemoryObserver observer) override;
   void attachAllocatorTraceTracker(torch_cuda::AllocatorTraceTracker tracker) override;
 
-  // What torch.cuda.get_allocator_backend() shows.
+  // Returns the name that torch.cuda.get_allocator_backend() shows.
   std::string name() override;
 
  private:
@@ -98,13 +98,13 @@ class SpillwayAllocator final : public CompatAllocator {
   SpillwayAllocator(const spillway_api* api, CUDAAllocator* native);
 
   static void Delete(void* pointer);  // the one deleter
-  // The engine calls this before the first kernel that writes addresses into memory of native's: from
-  // then on what native frees is reported to it.
+  // The engine calls this before the first kernel that writes addresses into memory of native's. The memory
+  // that native frees is reported to the engine from then on.
   static void ReportNativeFrees();
   void NoteNativeEvent(const torch_cuda::TraceEntry& event) const;
 
-  // CompatAllocator
-  // Blocks of the engine that PyTorch got from us. Segments of pools are native's to cut up.
+  // CompatAllocator. Owns() accepts the engine's blocks that PyTorch got from us. Segments of pools are
+  // native's to divide.
   bool Owns(const void* pointer) const override {
     return api_->owns(pointer) != 0 && !pool_memory_.Contains(pointer);
   }
@@ -115,14 +115,14 @@ class SpillwayAllocator final : public CompatAllocator {
   bool NotePool(c10::DeviceIndex device, PoolId pool) override { return pools_.AddUser(device, pool); }
   std::shared_ptr<CUDAAllocator> PoolAllocator(c10::DeviceIndex device) override;
 
-  // Gives native a pool whose memory is the engine's. False: native has made it, or will.
+  // Gives native a pool whose memory is the engine's. Returns false if native has made the pool, or will.
   bool MakePool(c10::DeviceIndex device, PoolId pool);
-  // Whether a block of this size on this stream is to come from the engine.
+  // Returns whether a block of this size on this stream is to come from the engine.
   bool IsOurs(size_t bytes, c10::DeviceIndex device, cudaStream_t stream);
-  // Null when the engine is not to be used (forked child, exit): the caller then asks native.
+  // Returns null if the engine is not to be used (forked child, exit): the caller asks native then.
   void* AllocateOurs(size_t bytes, c10::DeviceIndex device, cudaStream_t stream);
-  // Raises what PyTorch raises for a driver's code, or the engine's words for a failure of its own. `what`
-  // names what was to be done. Does nothing for success, and where the engine does not run.
+  // Raises what PyTorch raises for a driver's code, or an error with the engine's text for a failure of its
+  // own. `what` names the operation. Does nothing for success, or if the engine does not run.
   void CheckEngine(int result, const char* what) const;
   void Enlist(void* pointer, size_t bytes, c10::DeviceIndex device, cudaStream_t stream,
               TraceLog::Context context);
@@ -134,7 +134,7 @@ class SpillwayAllocator final : public CompatAllocator {
   void ReportToProfiler(void* pointer, int64_t bytes, c10::DeviceIndex device);
   DeviceLedger& LedgerOf(c10::DeviceIndex device) { return ledgers_[static_cast<size_t>(device)]; }
   spillway_device_stats EngineStats(c10::DeviceIndex device) const;
-  // The engine's reserved bytes and their peak, less those that native counts as its segments.
+  // Reports the engine's reserved bytes and their peak, less those that native counts as its segments.
   void GetReserved(c10::DeviceIndex device, size_t* now, size_t* peak) const;
 
   static SpillwayAllocator* instance_;
@@ -142,9 +142,9 @@ class SpillwayAllocator final : public CompatAllocator {
   // Constant after construction.
   const spillway_api* const api_;
   const c10::DeleterFnPtr native_deleter_;  // of native's cached blocks
-  const ForkMark fork_;                     // in a child the engine is not to be called
+  const ForkMark fork_;                     // a child may not call the engine
 
-  // Internally synchronised.
+  // Internally synchronized.
   std::atomic<int> device_count_{0};
   std::array<DeviceLedger, C10_COMPILE_TIME_MAX_GPUS> ledgers_;
   std::array<std::atomic<double>, C10_COMPILE_TIME_MAX_GPUS> fractions_;

@@ -1,4 +1,4 @@
-// The part of SpillwayAllocator that is native's business, or that concerns both allocators alike.
+// The part of SpillwayAllocator that passes calls on to native, or that concerns both allocators alike.
 
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -25,9 +25,9 @@ bool VariablesName(const char* key) {
 void SpillwayAllocator::init(int device_count) {
   native_->init(device_count);
   device_count_.store(device_count);
-  // The key per_process_memory_fraction of PyTorch's variable applies to our blocks too.
+  // The key per_process_memory_fraction of PyTorch's variable applies to our blocks, too.
   if (!kFractionKeepsDevice && !VariablesName("per_process_memory_fraction")) return;
-  const c10::cuda::CUDAGuard guard(c10::cuda::current_device());  // goes back where it was
+  const c10::cuda::CUDAGuard guard(c10::cuda::current_device());  // restores the current device
   for (c10::DeviceIndex device = 0; device < device_count; ++device) {
     const double fraction = native_.getMemoryFraction(device);
     if (fraction < 1.0) setMemoryFraction(fraction, device);
@@ -43,7 +43,7 @@ void SpillwayAllocator::copy_data(void* destination, const void* source, size_t 
 void SpillwayAllocator::emptyCache(PoolId pool) {
   for (c10::DeviceIndex device = 0; device < device_count_.load(); ++device) {
     NoteNativeAllocation(SIZE_MAX,
-                         device);  // what native holds is about to fall: its part of the peaks counts now
+                         device);  // native's bytes are about to fall: their part of the peaks counts now
   }
   native_.emptyCache(pool);
   for (c10::DeviceIndex device = 0; device < device_count_.load(); ++device) {
@@ -76,7 +76,7 @@ void SpillwayAllocator::beginAllocateToPool(c10::DeviceIndex device, PoolId pool
                                             std::function<bool(cudaStream_t)> filter) {
   const bool made = pools_.AddUser(device, pool) && MakePool(device, pool);
   native_->beginAllocateToPool(device, pool, filter);
-  if (made) native_->releasePool(device, pool);  // whoever begins is a user; we are none
+  if (made) native_->releasePool(device, pool);  // a call that begins makes a user; we are none
   pools_.Begin(device, pool, std::move(filter));
 }
 
@@ -96,7 +96,7 @@ bool SpillwayAllocator::MakePool(c10::DeviceIndex device, PoolId pool) {
     native_.MakePool(device, pool, allocator);
     return true;
   } catch (const c10::Error&) {
-    return false;  // it has been there since before we were installed
+    return false;  // it is older than our installation
   }
 }
 
@@ -146,8 +146,8 @@ void SpillwayAllocator::enablePeerAccess(c10::DeviceIndex device, c10::DeviceInd
   native_->enablePeerAccess(device, peer);
 }
 
-// Our blocks are mapped on their own device only, so that a copy between devices needs the peer form even
-// with peer access enabled.
+// Our blocks are mapped on their own device only, so a copy between devices needs the peer form even with
+// peer access enabled.
 cudaError_t SpillwayAllocator::memcpyAsync(void* destination, int destination_device, const void* source,
                                            int source_device, size_t count, cudaStream_t stream,
                                            bool p2p_enabled) {

@@ -1,4 +1,4 @@
-// The part of SpillwayAllocator that answers questions: statistics, memory info, snapshots and history.
+// The part of SpillwayAllocator that answers queries: statistics, memory info, snapshots and history.
 
 #include <c10/core/Allocator.h>
 #include <c10/cuda/CUDAException.h>
@@ -22,10 +22,10 @@ void SpillwayAllocator::GetReserved(c10::DeviceIndex device, size_t* now, size_t
   (void)api_->reserved_bytes(device, now, peak);
   if (!pool_memory_.used(device)) return;
   *now -= std::min(*now, pool_memory_.bytes(device));
-  *peak = *now;  // the engine's is one of both together: what is looked at from now on counts
+  *peak = *now;  // the engine's peak is of both together, so the peak counts from this look on
 }
 
-// Native keeps no record of our bytes, so that a peak of both together is noticed only here.
+// Native keeps no record of our bytes, so a peak of both together is noticed only here.
 void SpillwayAllocator::NoteNativeAllocation(size_t bytes, c10::DeviceIndex device) {
   if (bytes == 0 || device < 0 || !LedgerOf(device).used()) return;
   LedgerOf(device).NoteNative(bytes, [&] { return native_->getDeviceStats(device); });
@@ -148,12 +148,12 @@ void SpillwayAllocator::ReportNativeFrees() {
   try {
     instance_->native_->attachAllocatorTraceTracker(
         [](const torch_cuda::TraceEntry& event) { instance_->NoteNativeEvent(event); });
-  } catch (const std::exception&) {  // inside a driver call: blocks stay longer on the GPU than they need to
+  } catch (const std::exception&) {  // inside a driver call: blocks stay on the GPU longer than they need to
   }
 }
 
-// With native's lock held. What other streams did with the memory is over when native says so. Graphs may
-// use the memory of a private pool after it was freed.
+// Called with native's lock held. When native frees the memory, the work of other streams on it is over.
+// Graphs may use the memory of a private pool after it was freed.
 void SpillwayAllocator::NoteNativeEvent(const torch_cuda::TraceEntry& event) const {
   if (event.action_ != TraceAction::FREE_COMPLETED || !IsOutsidePools(event)) return;
   if (fork_.InChild()) return;
@@ -161,8 +161,8 @@ void SpillwayAllocator::NoteNativeEvent(const torch_cuda::TraceEntry& event) con
                            event.stream_);
 }
 
-// PyTorch compares a `backend:` token with it when it parses its variable strictly; install.cc has that done
-// before the swap, and tokens of ours never reach the parser.
+// PyTorch compares a `backend:` token with the name when it parses its variable strictly. install.cc has that
+// done before the swap, and tokens of ours never reach the parser.
 std::string SpillwayAllocator::name() { return "spillway"; }
 
 }  // namespace spillway::integration

@@ -1,9 +1,10 @@
-// What differs between the PyTorch minors that Spillway serves (versions.txt), and nothing else: the members of
-// PyTorch's allocator interface that not all minors have, each below the minor that brought it, and the older forms of
-// those that changed. SpillwayAllocator is written for the forms of 2.11. A minor that is served next adds its own
-// group here; tests/integration/torch/virtuals_test names the members that are missing. What is native's business is
-// forwarded; where a block of Spillway's may be meant, the derived class is asked through the hooks below.
-// SpillwayAllocator alone uses this. PyTorch calls on any thread; native throws c10::Error, which goes to its caller.
+// The differences between the PyTorch minors that Spillway serves (versions.txt), and nothing else: the
+// members of PyTorch's allocator interface that not all minors have, each below the minor that brought it,
+// and the older forms of those that changed. SpillwayAllocator is written for the forms of 2.11. The next
+// minor that is served adds its own group here; tests/integration/torch/virtuals_test names the members that
+// are missing. Calls that concern native alone are forwarded. A call that may concern a block of Spillway's
+// asks the derived class through the hooks below. Only SpillwayAllocator uses this. PyTorch calls it on any
+// thread; native throws c10::Error, which goes to PyTorch.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_COMPAT_H_
 #define SPILLWAY_INTEGRATION_TORCH_COMPAT_H_
@@ -19,15 +20,15 @@
 
 namespace spillway::integration {
 
-// The allocator interface of this minor, less what all minors have in common. Any thread.
+// The allocator interface of this minor, less the members that all minors share. Thread-safe.
 class CompatAllocator : public torch_cuda::CUDAAllocator {
  public:
   using TraceAction = torch_cuda::TraceEntry::Action;
 
   // ---- Forms of 2.11 that older minors call in another form, or never.
 
-  // A pure declaration gives SpillwayAllocator the form of 2.11 to override where this minor's interface
-  // lacks it. What is final is the minor's own form. It calls that of 2.11, and asks for nothing that the
+  // A pure declaration gives SpillwayAllocator the form of 2.11 to override if this minor's interface lacks
+  // it. A final member is the minor's own form. It calls the form of 2.11, and asks for nothing that the
   // minor does not know.
 #if !SPILLWAY_TORCH_SINCE(6)
   virtual double getMemoryFraction(c10::DeviceIndex device) = 0;
@@ -66,13 +67,13 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
   // ---- Members that later minors brought.
 
 #if SPILLWAY_TORCH_SINCE(5)
-  // For torch.multiprocessing. A block of ours has no memory that another process could open. Before 2.5
-  // PyTorch asks for the block's base instead (kBaseIsForSharing).
+  // For torch.multiprocessing. A block of ours has no memory that another process could open. PyTorch before
+  // 2.5 asks for the block's base instead (kBaseIsForSharing).
   torch_cuda::ShareableHandle shareIpcHandle(void* pointer) override {
     RefuseToShareOurs(pointer);
     return native_->shareIpcHandle(pointer);
   }
-  // Words in native's history that belong to no block.
+  // Annotates native's history with texts that belong to no block.
   void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& annotation) override {
     native_->recordAnnotation(annotation);
   }
@@ -96,7 +97,8 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
     if (is_new && allocator == nullptr) allocator = PoolAllocator(device);
     native_->createOrIncrefPool(device, pool, std::move(allocator));
   }
-  // Whether native may take memory of the pool for blocks outside of it. Those of ours never come from one.
+  // Sets whether native may take memory of the pool for blocks outside of it. Blocks of ours never come from
+  // a pool.
   void setUseOnOOM(c10::DeviceIndex device, PoolId pool, bool use_on_oom) override {
     native_->setUseOnOOM(device, pool, use_on_oom);
   }
@@ -114,7 +116,7 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
 #endif
 
 #if SPILLWAY_TORCH_SINCE(10)
-  // Of native's segments alone: a block of ours is no expandable segment.
+  // Reports native's segments alone, since a block of ours is no expandable segment.
   std::vector<torch_cuda::StreamSegmentSize> getExpandableSegmentSizes(c10::DeviceIndex device) override {
     return native_->getExpandableSegmentSizes(device);
   }
@@ -129,14 +131,14 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
     return Owns(pointer) ? ContextOfOurs(pointer) : native_->getContextForPointer(pointer);
   }
 
-  // Native calls it for its own refusals. Refusals of ours go to the observers of out-of-memory.
+  // Native calls the observer for its own refusals. Refusals of ours go to the observers of out-of-memory.
   void attachOomRejectionObserver(torch_cuda::OomRejectionObserver observer) override {
     native_->attachOomRejectionObserver(std::move(observer));
   }
 #endif
 
 #if SPILLWAY_TORCH_SINCE(13)
-  // PyTorch says when a capture has really begun. For blocks of ours the runtime is asked about the stream
+  // PyTorch reports when a capture has really begun. For blocks of ours the runtime is asked about the stream
   // instead, at each allocation (allocator.cc).
   void markCaptureBegin(c10::DeviceIndex device) override { native_->markCaptureBegin(device); }
   void markCaptureEnd(c10::DeviceIndex device) override { native_->markCaptureEnd(device); }
@@ -149,7 +151,7 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
 
 #if SPILLWAY_TORCH_SINCE(14)
   bool supportsUserMetadata() override { return native_->supportsUserMetadata(); }
-  // A text about a live block, as an event of its own.
+  // Adds a text about a live block, as an event of its own.
   void annotateMemory(const void* pointer, const std::string& metadata) override {
     if (Owns(pointer)) {
       RecordForOurs(TraceAction::ANNOTATE, pointer, metadata);
@@ -162,19 +164,19 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
  protected:
   explicit CompatAllocator(torch_cuda::CUDAAllocator* native) : native_(native) {}
 
-  // Hooks. `pointer` of the last two is one that Owns() has accepted.
+  // Hooks. The `pointer` of the last two is one that Owns() has accepted.
   virtual bool Owns(const void* pointer) const = 0;
-  // Throws for a block of ours, with what to do instead.
+  // Throws for a block of ours, with the alternative in its text.
   virtual void RefuseToShareOurs(const void* pointer) const = 0;
-  // The stack that history kept of the block's allocation, or null.
+  // Returns the stack that history kept of the block's allocation, or null.
   virtual std::shared_ptr<c10::GatheredContext> ContextOfOurs(const void* pointer) = 0;
-  // Adds an event about a live block to the history; nothing when there is no such block.
+  // Adds an event about a live block to the history; does nothing if there is no such block.
   virtual void RecordForOurs(TraceAction action, const void* pointer, const std::string& metadata) = 0;
-  // Gives a block that native has just handed out our deleter, and notes it in the statistics.
+  // Gives a block that native has just handed out our deleter, and records it in the statistics.
   virtual c10::DataPtr AdoptNative(c10::DataPtr pointer, size_t bytes) = 0;
-  // The pool gets a user more. True: its first one, so that native makes it.
+  // Counts one more user of the pool. Returns true for its first one, for whom native makes the pool.
   virtual bool NotePool(c10::DeviceIndex device, PoolId pool) = 0;
-  // What a pool of the device that names no allocator is made with; null: native's own.
+  // Returns the allocator for a pool of the device that names none; null: native's own.
   virtual std::shared_ptr<torch_cuda::CUDAAllocator> PoolAllocator(c10::DeviceIndex device) = 0;
 
   // Constant after construction.

@@ -1,6 +1,7 @@
-// The types of PyTorch's allocator interface under one name for all minors (versions.txt), and what a minor
-// lacks of them: PyTorch moved them twice between 2.4 and 2.11. Everything of integration/torch includes this
-// instead of PyTorch's own header of types. Nothing here has state, and nothing fails; any thread.
+// The types of PyTorch's allocator interface under one name for all minors (versions.txt), and substitutes
+// for what a minor lacks of them: PyTorch moved them twice between 2.4 and 2.11. Everything in
+// integration/torch includes this instead of PyTorch's own header of types. It has no state; no call fails;
+// thread-safe.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_COMPAT_TYPES_H_
 #define SPILLWAY_INTEGRATION_TORCH_COMPAT_TYPES_H_
@@ -22,7 +23,7 @@
 #include <string>
 #include <utility>
 
-// Whether PyTorch 2.`minor` or a newer one is compiled against.
+// Whether we are compiled against PyTorch 2.`minor` or a newer one.
 #define SPILLWAY_TORCH_SINCE(minor) (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= (minor))
 
 namespace spillway::integration {
@@ -42,24 +43,24 @@ using PoolId = c10::MempoolId_t;
 #else
 using PoolId = c10::cuda::MempoolId_t;
 #endif
-// A pool that is none: blocks outside of all private pools.
+// A number that is no pool's: blocks outside of all private pools.
 inline constexpr PoolId kNoPool{0, 0};
 
-// What is known about an event of the history. TraceLog fills it in; a field that the minor's event lacks is
-// not looked at.
+// The facts about an event of the history. TraceLog fills them in; a field that the minor's event lacks is
+// not used.
 struct TraceFacts {
   torch_cuda::TraceEntry::Action action;
   c10::DeviceIndex device;
   size_t address;                                 // of the block; of a refusal: the device's free bytes
   size_t bytes;                                   // as asked for; of a segment: as the statistics count them
   void* stream;                                   // a cudaStream_t: the block's own
-  std::shared_ptr<c10::GatheredContext> context;  // a stack, or null when history keeps none
+  std::shared_ptr<c10::GatheredContext> context;  // a stack, or null if history keeps none
   std::string compile_context;                    // since 2.8
   std::string user_metadata;                      // since 2.10
 };
 
-// An event of a block outside of all pools, now. The time is a reading of the clock counter, which TraceLog
-// turns into microseconds when a snapshot asks.
+// Returns an event of a block outside of all pools, now. The time is a reading of the clock counter, which
+// TraceLog turns into microseconds when a snapshot asks.
 inline torch_cuda::TraceEntry MakeTraceEntry(TraceFacts facts) {
   return {
     facts.action, facts.device, facts.address, facts.bytes, static_cast<cudaStream_t>(facts.stream),
@@ -76,8 +77,8 @@ inline torch_cuda::TraceEntry MakeTraceEntry(TraceFacts facts) {
   };
 }
 
-// Whether an event is one of memory outside of all private pools. Before 2.8 events do not say: then it never is,
-// and what depends on it is left undone.
+// Returns whether an event is one of memory outside of all private pools. Events do not tell before 2.8: the
+// answer is false then, and what depends on it is left undone.
 inline bool IsOutsidePools(const torch_cuda::TraceEntry& event) {
 #if SPILLWAY_TORCH_SINCE(8)
   return event.mempool_ == kNoPool;
@@ -86,8 +87,8 @@ inline bool IsOutsidePools(const torch_cuda::TraceEntry& event) {
 #endif
 }
 
-// The number of an action that history is to leave out, by PyTorch's word for it. Before 2.11 nothing
-// can be left out: -1, which no action has.
+// Returns the number of an action that history is to leave out, by PyTorch's word for it. No action can be
+// left out before 2.11: -1, which no action has.
 inline int TraceActionNumber(const std::string& word) {
 #if SPILLWAY_TORCH_SINCE(11)
   return static_cast<int>(c10::CachingDeviceAllocator::parseTraceEntryAction(word));
@@ -96,10 +97,10 @@ inline int TraceActionNumber(const std::string& word) {
 #endif
 }
 
-// Bytes in PyTorch's words, as in its out-of-memory text.
+// Returns bytes as text, as in PyTorch's out-of-memory message.
 #if SPILLWAY_TORCH_SINCE(5)
 inline std::string SizeWords(uint64_t bytes) { return torch_stats::format_size(bytes); }
-#else  // native keeps its own to itself
+#else  // native's own is private to it
 inline std::string SizeWords(uint64_t bytes) {
   constexpr const char* kUnits[] = {" KiB", " MiB", " GiB"};
   if (bytes <= 1024) return std::to_string(bytes) + " bytes";
@@ -112,7 +113,8 @@ inline std::string SizeWords(uint64_t bytes) {
 }
 #endif
 
-// A variable of PyTorch's own, as it reads it itself: since 2.6 under the lock that its own writes take.
+// Returns a variable of PyTorch's own, as PyTorch reads it: since 2.6 under the lock that its own writes
+// take.
 inline std::optional<std::string> PyTorchVariable(const char* name) {
 #if SPILLWAY_TORCH_SINCE(6)
   return c10::utils::get_env(name);
@@ -122,15 +124,17 @@ inline std::optional<std::string> PyTorchVariable(const char* name) {
 #endif
 }
 
-// Whether native's memory fraction may be asked for at any time. Before 2.11 the device that it is asked about becomes
+// Whether native's memory fraction may be asked for at any time. Before 2.11 the question makes its device
 // the current one, with a context of its own (seen with 2.6).
 inline constexpr bool kFractionKeepsDevice = SPILLWAY_TORCH_SINCE(11);
 
-// Whether PyTorch asks for a block's base only to share it with another process: it had no call for that before 2.5.
+// Whether PyTorch asks for a block's base only to share it with another process: it had no call for that
+// before 2.5.
 inline constexpr bool kBaseIsForSharing = !SPILLWAY_TORCH_SINCE(5);
 
-// What PyTorch raises for a device's error, to be thrown by the caller (refused_calls.cc). Python gets
-// torch.AcceleratorError with the number; before 2.8 RuntimeError, which has the text alone.
+// Returns the exception that PyTorch raises for a device's error, to be thrown by the caller
+// (refused_calls.cc). Python gets torch.AcceleratorError with the number; before 2.8 RuntimeError, which has
+// the text alone.
 #if SPILLWAY_TORCH_SINCE(8)
 inline c10::AcceleratorError DeviceFailure(c10::SourceLocation place, int32_t error, std::string text) {
   return {place, error, std::move(text)};

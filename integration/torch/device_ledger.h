@@ -1,6 +1,6 @@
 // DeviceLedger: the blocks of one device that Spillway handed to PyTorch, and the statistics about them. It
-// owns the list of live blocks; memory itself is the engine's. Any thread; each call takes the ledger's lock
-// and calls neither the engine nor PyTorch's native allocator while it holds it. Nothing fails.
+// owns the list of live blocks; the memory itself is the engine's. Thread-safe: each call takes the ledger's
+// lock, and calls neither the engine nor PyTorch's native allocator under it. No call fails.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_DEVICE_LEDGER_H_
 #define SPILLWAY_INTEGRATION_TORCH_DEVICE_LEDGER_H_
@@ -21,7 +21,7 @@
 
 namespace spillway::integration {
 
-// A block that PyTorch holds.
+// A block in PyTorch's hands.
 struct LedgerBlock {
   size_t requested = 0;  // bytes asked for
   size_t counted = 0;    // bytes in PyTorch's statistics: rounded as native rounds
@@ -33,20 +33,21 @@ class DeviceLedger {
  public:
   using Stats = torch_stats::DeviceStats;
 
-  // Bytes as native's statistics count a block of this size.
+  // Returns the bytes that native's statistics count for a block of this size.
   static size_t CountedBytes(size_t requested) { return (requested + 511) / 512 * 512; }
 
-  // A block was handed out. `native` gives native's statistics now; it is called only when a common peak may
-  // have risen. `reserved`, `reserved_peak`: as the engine counts them.
+  // Adds a block that was handed out. `native` returns native's statistics now; it is called only if a common
+  // peak may have risen. `reserved`, `reserved_peak`: as the engine counts them.
   using NativeStats = c10::function_ref<Stats()>;
   void Add(void* pointer, LedgerBlock block, NativeStats native, size_t reserved, size_t reserved_peak);
-  // The block is about to be freed; empty when it is not on the list.
+  // Removes a block that is about to be freed; empty if it is not on the list.
   std::optional<LedgerBlock> Remove(void* pointer);
   std::optional<LedgerBlock> Find(void* pointer) const;
 
-  // Native handed out a block of so many bytes: the common peaks may have risen.
+  // Records that native handed out a block of this size: the common peaks may have risen.
   void NoteNative(size_t bytes, NativeStats native);
-  // True once this device has had a block of ours: before that, native's own peaks are the common ones.
+  // Returns true once this device has had a block of ours. Native's own peaks are the common ones before
+  // that.
   bool used() const { return used_.load(std::memory_order_relaxed); }
 
   Stats Merge(Stats native, size_t reserved, size_t reserved_peak);
@@ -55,11 +56,11 @@ class DeviceLedger {
   void NoteRetry();
   void NoteOutOfMemory();
 
-  // Of our blocks: bytes in PyTorch's statistics, and physical bytes as last given to Add or Merge.
+  // Figures of our blocks: bytes in PyTorch's statistics, and physical bytes as last given to Add or Merge.
   size_t allocated_bytes() const;
   size_t reserved_bytes() const;
 
-  // One segment with one block for each live block, in order of address.
+  // Appends one segment with one block for each live block, in order of address.
   void AppendSegments(c10::DeviceIndex device, std::vector<torch_cuda::SegmentInfo>* segments) const;
 
  private:

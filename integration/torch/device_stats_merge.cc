@@ -10,7 +10,7 @@ using torch_stats::StatArray;
 using torch_stats::StatType;
 using Stats = DeviceStatsMerge::Stats;
 
-// All blocks of ours are large ones: they count in the aggregate and in the large pool.
+// All blocks of ours are large: they count in the aggregate and in the large pool.
 constexpr StatType kOurTypes[] = {StatType::AGGREGATE, StatType::LARGE_POOL};
 
 // The figures that blocks of ours contribute to.
@@ -19,9 +19,9 @@ constexpr StatArray Stats::*kArrays[] = {
     &Stats::active_bytes, &Stats::reserved_bytes, &Stats::requested_bytes,
 };
 
-// Of those, what counts blocks; the others count bytes.
+// The figures among them that count blocks; the others count bytes.
 constexpr StatArray Stats::*kCounts[] = {&Stats::allocation, &Stats::segment, &Stats::active};
-// Native takes blocks a little larger than asked for, at most twice as large, while they are small ones.
+// Native takes blocks a little larger than asked for, at most twice as large while they are small.
 constexpr size_t kLargestSmall = 1 << 20;
 
 template <typename Function>
@@ -111,8 +111,8 @@ void DeviceStatsMerge::RaisePeaks(const Stats& native) {
     Stat& peak = (peaks_.*array)[type];
     peak.peak = std::max(peak.peak, (native.*array)[type].current + (own_.*array)[type].current);
   });
-  // Chunks are taken by launches, between two calls of the allocator: a peak that grew since the last reset
-  // was reached in this interval, with about what native holds now.
+  // Launches take chunks between two calls of the allocator. A peak that grew since the last reset was
+  // reached in this interval, with about the bytes that native has now.
   if (reserved_peak_ > reserved_peak_floor_) {
     for (StatType type : kOurTypes) {
       Stat& peak = peaks_.reserved_bytes[static_cast<size_t>(type)];

@@ -1,6 +1,6 @@
-// What Spillway's blocks add to PyTorch's memory statistics of one device. Native keeps its own figures; this
-// class keeps ours and the peaks of both together, which cannot be had from two separate peaks. Not
-// thread-safe: its DeviceLedger holds a lock around each call.
+// DeviceStatsMerge adds Spillway's blocks to PyTorch's memory statistics of one device. Native keeps its own
+// figures. This class keeps ours and the peaks of both together, which cannot be computed from two separate
+// peaks. Not thread-safe: its DeviceLedger holds a lock around each call.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_DEVICE_STATS_MERGE_H_
 #define SPILLWAY_INTEGRATION_TORCH_DEVICE_STATS_MERGE_H_
@@ -15,20 +15,22 @@ class DeviceStatsMerge {
  public:
   using Stats = torch_stats::DeviceStats;
 
-  // A block of ours came or went. `requested`: bytes asked for; `counted`: the same rounded as native rounds.
+  // Records that a block of ours came or went. `requested`: bytes asked for; `counted`: the same rounded as
+  // native rounds.
   void OnAllocate(size_t requested, size_t counted);
   void OnFree(size_t requested, size_t counted);
   void OnRetry() { ++retries_; }
   void OnOutOfMemory() { ++ooms_; }
 
-  // Physical bytes that Spillway has now, and the most since the process began.
+  // Sets the physical bytes that Spillway has now, and the most since the process began.
   void SetReserved(size_t now, size_t peak_since_start);
 
-  // Native handed out a block of so many bytes.
+  // Records that native handed out a block of this size.
   void OnNative(size_t bytes);
-  // False when no common peak can have risen since the last NotePeaks, whatever native has freed meanwhile:
-  // then native need not be asked for its statistics, which costs as much as an allocation. Native's reserved
-  // bytes are not counted: they fall only where they are asked for first.
+  // Returns false if no common peak can have risen since the last NotePeaks, whatever native has freed
+  // meanwhile. Native need not be asked for its statistics then, which costs as much as an allocation.
+  // Native's reserved bytes are not counted: SpillwayAllocator::emptyCache asks for them before it lowers
+  // them.
   bool PeaksMayHaveRisen() const;
 
   // Raises the common peaks. `native` is native's own state at this moment, asked for after `native_total()`
@@ -52,7 +54,7 @@ class DeviceStatsMerge {
   Stats own_;
   Stats peaks_;            // only the `peak` fields: of native and ours together
   Stats native_;           // as last given to NotePeaks, and
-  NativeTotal native_at_;  // what native_total_ was before
+  NativeTotal native_at_;  // native_total_ before that
   NativeTotal native_total_;
   bool ask_ = true;                 // native had a block whose size here is not known
   int64_t own_reserved_noted_ = 0;  // our reserved bytes at the last NotePeaks

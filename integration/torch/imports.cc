@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kMaps[] = "/proc/self/maps";
 
-// What the dynamic section of a loaded library says about its imports.
+// The imports in the dynamic section of a loaded library.
 struct Imports {
   const ElfW(Sym) * symbols = nullptr;
   const char* names = nullptr;
@@ -25,7 +25,7 @@ struct Imports {
   size_t call_count = 0;
 };
 
-// The loader writes addresses into the section where it may; those of the kernel's own library stay offsets.
+// The loader writes addresses into the section if it may; those of the kernel's own library stay offsets.
 template <typename T>
 const T* At(const struct dl_phdr_info& info, ElfW(Addr) value) {
   return reinterpret_cast<const T*>(value < info.dlpi_addr ? info.dlpi_addr + value : value);
@@ -49,8 +49,8 @@ Imports ReadImports(const struct dl_phdr_info& info, const ElfW(Dyn) * entry) {
   return found;
 }
 
-// The page's protection as it is now: the loader takes the right to write away when it is done with a
-// library.
+// Returns the page's protection as it is now, since the loader takes the right to write away when it is done
+// with a library.
 bool IsWritable(const void* place) {
   std::FILE* maps = std::fopen(kMaps, "re");
   if (maps == nullptr) return false;
@@ -72,7 +72,7 @@ bool IsWritable(const void* place) {
 
 void* Load(void** place) { return std::atomic_ref<void*>(*place).load(std::memory_order_acquire); }
 
-// False where the page cannot be written.
+// Returns false if the page cannot be written.
 bool Store(void** place, void* value) {
   const bool writable = IsWritable(place);
   const auto page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
@@ -85,7 +85,7 @@ bool Store(void** place, void* value) {
 
 }  // namespace
 
-// One look at the loaded libraries. The loader keeps them, and its lists, while it calls back.
+// One walk over the loaded libraries. The loader keeps them, and its lists, while it calls back.
 class ImportedFunction::Walk {
  public:
   explicit Walk(ImportedFunction* function) : function_(function) {}
@@ -101,13 +101,13 @@ class ImportedFunction::Walk {
     try {
       return self->Look(*info) ? 0 : 1;
     } catch (
-        const std::bad_alloc&) {  // the loader must not be thrown through; the next walk is a whole one again
+        const std::bad_alloc&) {  // nothing may be thrown through the loader; the next walk is a complete one
       self->function_->walked_ = false;
       return 1;
     }
   }
 
-  // False ends the walk. Runs inside Run, so under the lock.
+  // Returns false to end the walk. Runs inside Run, so under the lock.
   bool Look(const struct dl_phdr_info& info) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     ImportedFunction& self = *function_;
     if (first_) {
@@ -176,8 +176,8 @@ ImportedFunction::ImportedFunction(void* original, void* replacement)
 bool ImportedFunction::IsOursToChange(const Entry& entry) const {
   void* const now = Load(entry.place);
   if (now == original_) return true;
-  // Not bound yet: it leads back into the library's own code. Before the loader has relocated it, it is an
-  // offset.
+  // An entry that is not bound yet leads back into the library's own code. It is an offset until the loader
+  // has relocated it.
   const auto address = reinterpret_cast<uintptr_t>(now);
   return now != replacement_ && address >= entry.own_begin && address < entry.own_end;
 }

@@ -1,4 +1,4 @@
-// The one exported function: checks that PyTorch's allocator may be swapped now, and swaps it.
+// The one exported function checks that PyTorch's allocator may be swapped now, and swaps it.
 
 #include <cstdio>
 #include <exception>
@@ -14,10 +14,10 @@
 namespace spillway::integration {
 namespace {
 
-// A variable of PyTorch that names a backend ("native") is compared with the allocator's name when PyTorch
-// parses it strictly, on its first need. Native's snapshot needs it and touches no device yet: with it the
-// comparison is over before the name changes. A wrong variable then fails as it would have later, with
-// PyTorch's text.
+// Has PyTorch parse its variables. A variable that names a backend ("native") is compared with the
+// allocator's name when PyTorch parses it strictly, on its first need. Native's snapshot needs the variables
+// and touches no device yet, so the comparison is over before the name changes. A wrong variable then fails
+// as it would have later, with PyTorch's text.
 void ParsePyTorchVariables(torch_cuda::CUDAAllocator* native) {
   for (const char* name : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
     const auto value = PyTorchVariable(name);

@@ -9,20 +9,21 @@
 namespace spillway::integration {
 namespace {
 
-// As torch/optim/optimizer.py names it: "Optimizer.step#AdamW.step".
+// The name's form in torch/optim/optimizer.py: "Optimizer.step#AdamW.step".
 constexpr std::string_view kOptimizerEnd = "Optimizer.step#";
 
-// Looked up, not linked: a job that has no libtorch_cpu, or another one, loses the marks and nothing else.
+// The functions are looked up, not linked: a job that has no libtorch_cpu, or another one, loses the marks
+// and nothing else.
 using AddCallback = at::CallbackHandle (*)(at::RecordFunctionCallback);
 using NameOf = const char* (*)(const at::RecordFunction*);
 
-// Set before the callback is added, never again.
+// Set once, before the callback is added.
 const spillway_api* g_api = nullptr;
 NameOf g_name_of = nullptr;
 
 std::unique_ptr<at::ObserverContext> OnEnter(const at::RecordFunction&) { return nullptr; }
 
-// On the thread that ran the function, after it.
+// Runs on the thread that ran the function, after it.
 void OnLeave(const at::RecordFunction& function, at::ObserverContext*) {
   const char* const name = g_name_of(&function);
   if (name != nullptr && std::string_view(name).starts_with(kOptimizerEnd)) g_api->mark_step();
@@ -39,7 +40,7 @@ void InstallIterationMarks(const spillway_api* api) {
   g_name_of = reinterpret_cast<NameOf>(::dlsym(library, "_ZNK2at14RecordFunction4nameEv"));
   if (add == nullptr || g_name_of == nullptr) return;
   g_api = api;
-  // User scopes only: operators are not asked about.
+  // Only user scopes are recorded, so operators cost nothing.
   add(at::RecordFunctionCallback(&OnEnter, &OnLeave).scopes({at::RecordScope::USER_SCOPE}));
 }
 

@@ -1,7 +1,7 @@
-// Iteration marks: reports to the engine where PyTorch's optimisers end an iteration. PyTorch names each
-// Optimizer.step to every recorder of functions, with or without a profiler; the job's code is not touched,
-// and other functions cost nothing more. install.cc calls this once; a mark comes on the thread that ran the
-// optimiser. Where PyTorch lacks the functions there are no marks.
+// Iteration marks report to the engine that one of PyTorch's optimizers has ended an iteration. PyTorch names
+// each Optimizer.step to every recorder of functions, with or without a profiler. The job's code is not
+// touched, and other functions cost nothing more. install.cc calls this once; a mark comes on the thread that
+// ran the optimizer. If PyTorch lacks the functions, there are no marks.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_ITERATION_MARKS_H_
 #define SPILLWAY_INTEGRATION_TORCH_ITERATION_MARKS_H_
@@ -10,8 +10,9 @@
 
 namespace spillway::integration {
 
-// Once, for the rest of the process. Does nothing where PyTorch's CPU library is not loaded or lacks the
-// functions: iterations are then found by the launches alone. `api` lives as long as the process.
+// Installs the marks, once, for the rest of the process. Does nothing if PyTorch's CPU library is not loaded
+// or lacks the functions: iterations are found by the launches alone then. `api` lives as long as the
+// process.
 void InstallIterationMarks(const spillway_api* api);
 
 }  // namespace spillway::integration

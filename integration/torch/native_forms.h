@@ -1,7 +1,7 @@
-// NativeForms: PyTorch's native allocator, called by us in the forms of 2.11 whatever the minor is. What has
-// one form in all minors is reached through the arrow. What an older native does not have is answered as if
-// nobody had used it. CompatAllocator and SpillwayAllocator call it, on any thread; native throws c10::Error,
-// which goes to the caller.
+// NativeForms: PyTorch's native allocator, called by us in the forms of 2.11 whatever the minor is. A member
+// with one form in all minors is reached through the arrow. A question that an older native does not know is
+// answered as if nobody had used the feature. CompatAllocator and SpillwayAllocator call it, on any thread;
+// native throws c10::Error, which goes to the caller.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_NATIVE_FORMS_H_
 #define SPILLWAY_INTEGRATION_TORCH_NATIVE_FORMS_H_
@@ -15,15 +15,16 @@
 
 namespace spillway::integration {
 
-// A pointer and nothing else: each call is passed on at once. An #if names the minor that brought the form
-// below it; beside it stands what older ones are asked, or what is answered in their place.
+// This is a pointer and nothing else: each call is passed on at once. An #if names the minor that brought the
+// form below it. Beside it stands the question that older ones are asked, or the answer in their place.
 class NativeForms {
  public:
   explicit NativeForms(torch_cuda::CUDAAllocator* native) : native_(native) {}
-  // What has one form in all minors. A member that is named below is not to be called through it.
+  // Reaches the members that have one form in all minors. A member that is named below is not to be called
+  // through it.
   torch_cuda::CUDAAllocator* operator->() const { return native_; }
 
-  // isEnabled: false once PyTorch was set to work without its cache; larger blocks are left to native then,
+  // isEnabled is false once PyTorch was set to work without its cache; larger blocks are left to native then,
   // too. getMemoryFraction: 1.0 is no limit.
 #if SPILLWAY_TORCH_SINCE(6)
   bool isEnabled() const { return native_->isEnabled(); }
@@ -34,7 +35,7 @@ class NativeForms {
 #endif
 
 #if SPILLWAY_TORCH_SINCE(8)
-  // kNoPool: everything that native caches. Before 2.8 there is nothing less to ask for.
+  // kNoPool: everything that native caches. PyTorch before 2.8 cannot ask for less.
   void emptyCache(PoolId pool) const { native_->emptyCache(pool); }
   // Names of the compiled regions that the thread is in, for the events of native's history.
   void pushCompileContext(std::string& text) const { native_->pushCompileContext(text); }
@@ -45,9 +46,9 @@ class NativeForms {
   void popCompileContext() const {}
 #endif
 
-  // Makes the pool, which must not be there yet, with a first user and with memory of `allocator`. What makes
-  // one of that number a second time raises. Up to 2.7 a pool cannot be given an allocator, and up to 2.10 not
-  // beside expandable_segments.
+  // Makes the pool, which must not exist yet, with a first user and with memory of `allocator`. Making one of
+  // that number a second time raises. A pool cannot be given an allocator up to 2.7, nor beside
+  // expandable_segments up to 2.10.
 #if SPILLWAY_TORCH_SINCE(11)
   static constexpr bool kMakesPools = true;
   void MakePool(c10::DeviceIndex device, PoolId pool,
@@ -60,13 +61,13 @@ class NativeForms {
 #endif
 
 #if SPILLWAY_TORCH_SINCE(10)
-  // The text that the user has given for later events of the history; empty when there is none.
+  // Returns the text that the user has given for later events of the history; empty if there is none.
   std::string getUserMetadata() const { return native_->getUserMetadata(); }
 #else
   std::string getUserMetadata() const { return ""; }
 #endif
 
-  // An older native cannot leave out its traces, before 2.8 not the other pools either. PyTorch of that minor
+  // An older native cannot leave out its traces, nor, before 2.8, the other pools. PyTorch of that minor
   // never asks it to (compat.h).
   torch_cuda::SnapshotInfo snapshot(PoolId pool, bool include_traces) const {
 #if SPILLWAY_TORCH_SINCE(11)
@@ -78,7 +79,8 @@ class NativeForms {
 #endif
   }
 
-  // What is dropped here an older PyTorch cannot have asked for: `clear` is of 2.8, `skip_actions` of 2.11.
+  // An older PyTorch cannot have asked for the arguments that are dropped here: `clear` came with 2.8,
+  // `skip_actions` with 2.11.
   void recordHistory(bool enabled, torch_cuda::CreateContextFn recorder, size_t max_entries,
                      torch_cuda::RecordContext when, bool clear,
                      const std::vector<std::string>& skip_actions) const {

@@ -1,4 +1,4 @@
-// How a refused allocation ends: PyTorch's own order of events (profiler, observers, OutOfMemoryError with
+// The end of a refused allocation: PyTorch's own order of events (profiler, observers, OutOfMemoryError with
 // PyTorch's text), plus one line of ours with the reason. SpillwayAllocator calls it on the allocating
 // thread, without locks.
 
@@ -13,7 +13,7 @@
 
 namespace spillway::integration {
 
-// What is known about a refused allocation, in bytes.
+// The facts about a refused allocation, in bytes.
 struct Refusal {
   c10::DeviceIndex device = 0;
   size_t requested = 0;
@@ -22,19 +22,20 @@ struct Refusal {
   size_t allowed = 0;    // set_per_process_memory_fraction; 0 = no limit
   size_t allocated = 0;  // by PyTorch, native's and ours
   size_t reserved = 0;   // physical
-  std::string reason;    // the engine's words
+  std::string reason;    // the engine's text
 };
 
-// Bytes that native would have asked the driver for: the figure that its text and its observers give.
+// Returns the bytes that native would have asked the driver for: the figure that its text and its observers
+// give.
 size_t NativeAllocationBytes(size_t requested);
 
-// PyTorch's text for `refusal`, with our line at its end.
+// Returns PyTorch's text for `refusal`, with our line at its end.
 std::string OutOfMemoryText(const Refusal& refusal);
 
-// Runs PyTorch's callbacks that can free memory (CUDA IPC's limbo). True when one freed something.
+// Runs PyTorch's callbacks that can free memory (CUDA IPC's limbo). Returns true if one freed something.
 bool RunFreeMemoryCallbacks();
 
-// Tells the profiler and the observers, then throws c10::OutOfMemoryError. Holds no lock.
+// Informs the profiler and the observers, then throws c10::OutOfMemoryError. Called without locks.
 [[noreturn]] void ThrowOutOfMemory(
     const Refusal& refusal,
     const std::vector<c10::cuda::CUDACachingAllocator::OutOfMemoryObserver>& observers);

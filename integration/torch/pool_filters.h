@@ -1,7 +1,7 @@
-// PoolFilters: which allocations belong to a private pool of PyTorch (CUDA graphs, torch.cuda.MemPool).
+// PoolFilters: the allocations that belong to a private pool of PyTorch (CUDA graphs, torch.cuda.MemPool).
 // Between beginAllocateToPool and endAllocateToPool native asks a filter about each allocation's stream. This
 // is our copy of those filters: such allocations go to native, which owns private pools. It also counts the
-// users of each pool, as native does. SpillwayAllocator has the one object; any thread; nothing fails.
+// users of each pool, as native does. SpillwayAllocator has the one object. Thread-safe; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_POOL_FILTERS_H_
 #define SPILLWAY_INTEGRATION_TORCH_POOL_FILTERS_H_
@@ -39,28 +39,29 @@ class PoolFilters {
     open_.store(static_cast<int>(filters_.size()));
   }
 
-  // Native counts a user of the pool more, or one less; it forgets a pool that has none. True: the first one.
+  // Records that native counts one user of the pool more. Returns true for the first one.
   bool AddUser(c10::DeviceIndex device, PoolId pool) {
     os::MutexLock lock(&mu_);
     return users_[{device, pool}]++ == 0;
   }
-  // The latter before native is called: its last user is gone as soon as that has returned.
+  // Records that native counts one user of the pool less; it forgets a pool that has none. Called before
+  // native is, since the pool's last user is gone as soon as that call has returned.
   void RemoveUser(c10::DeviceIndex device, PoolId pool) {
     os::MutexLock lock(&mu_);
     const auto found = users_.find({device, pool});
     if (found != users_.end() && --found->second <= 0) users_.erase(found);
   }
 
-  // Whether any pool asks for allocations, on any device. Any thread, no lock.
+  // Returns whether any pool asks for allocations, on any device. Thread-safe; takes no lock.
   bool AnyOpen() const { return open_.load(std::memory_order_acquire) != 0; }
 
-  // True when an allocation of the calling thread on this stream goes to a private pool. One load when none
-  // is open.
+  // Returns whether an allocation of the calling thread on this stream goes to a private pool. Costs one load
+  // if none is open.
   bool Claims(c10::DeviceIndex device, cudaStream_t stream) {
     if (open_.load(std::memory_order_acquire) == 0) return false;
     std::vector<Filter> filters;
     {
-      // Filters are PyTorch's code (one asks the driver): called without the lock.
+      // Filters are PyTorch's code (one asks the driver), so they are called without the lock.
       os::MutexLock lock(&mu_);
       for (const Open& open : filters_) {
         if (open.device == device) filters.push_back(open.filter);
@@ -83,7 +84,7 @@ class PoolFilters {
   std::atomic<int> open_{0};  // filters_.size(), stored under mu_; pairs with the load in Claims
   os::Mutex mu_{os::LockRank::kRegistry};
   std::vector<Open> filters_ ABSL_GUARDED_BY(mu_);
-  // Of pools with users: their number.
+  // The number of users of each pool that has any.
   std::map<std::pair<c10::DeviceIndex, PoolId>, int> users_ ABSL_GUARDED_BY(mu_);
 };
 

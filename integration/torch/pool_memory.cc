@@ -11,14 +11,14 @@ namespace spillway::integration {
 namespace {
 
 // Answers of the engine: CUDA's codes.
-enum EngineAnswer : int { kNoMemory = 2, kEngineRests = 3 };  // the latter: at the exit, or in a forked child
+enum EngineAnswer : int { kNoMemory = 2, kEngineRests = 3 };  // at the exit, or in a forked child
 
 using AllocateFunction = std::function<void*(size_t, int, cudaStream_t)>;
 using FreeFunction = std::function<void(void*, size_t, int, cudaStream_t)>;
 using MakeAllocator = std::shared_ptr<torch_cuda::CUDAAllocator> (*)(AllocateFunction, FreeFunction);
 
-// torch::cuda::CUDAPluggableAllocator::createCustomAllocator(AllocateFunction, FreeFunction). Looked up,
-// since libtorch_cuda is a gigabyte that nothing else here needs to be linked against.
+// torch::cuda::CUDAPluggableAllocator::createCustomAllocator(AllocateFunction, FreeFunction). It is looked
+// up, since libtorch_cuda is a gigabyte and nothing else here needs to be linked against it.
 constexpr char kMakeAllocator[] =
     "_ZN5torch4cuda22CUDAPluggableAllocator21createCustomAllocatorESt8functionIFPvmiP11CUstream_stEES2_"
     "IFvS3_miS5_EE";
@@ -28,7 +28,7 @@ MakeAllocator FindMakeAllocator() {
   return library == nullptr ? nullptr : reinterpret_cast<MakeAllocator>(dlsym(library, kMakeAllocator));
 }
 
-// Calls that a capture under way elsewhere in the process would forbid may be made: none of them touches it.
+// Allows calls that a capture elsewhere in the process would forbid; none of them touches the capture.
 class Relaxed {
  public:
   Relaxed() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -68,7 +68,7 @@ cudaStream_t PoolMemory::OwnerOf(int device) {
   if (known != nullptr) return known;
   cudaStream_t made = nullptr;
   if (cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking) != cudaSuccess) {
-    (void)cudaGetLastError();  // native refuses in its own words
+    (void)cudaGetLastError();  // native refuses with its own text
     return nullptr;
   }
   if (owner.compare_exchange_strong(known, made, std::memory_order_acq_rel)) return made;
@@ -83,8 +83,8 @@ void PoolMemory::Start(c10::DeviceIndex device) {
     (void)api_->free(block);
 }
 
-// The engine gives a freed block to its stream at once, but what is captured on one stream is launched on any:
-// segments have a stream of their own, so that they are never such blocks.
+// The engine gives a freed block to its stream at once, but a graph that is captured on one stream is
+// launched on any. Segments have a stream of their own, so they are never such blocks.
 void* PoolMemory::Allocate(size_t bytes, int device) {
   const Relaxed relaxed;
   const cudaStream_t owner = OwnerOf(device);
@@ -104,7 +104,7 @@ void* PoolMemory::Allocate(size_t bytes, int device) {
   return segment;
 }
 
-// In place of cudaFree, which waits for the device as well.
+// Takes the place of cudaFree, and waits for the device as that does.
 void PoolMemory::Free(void* segment, size_t bytes, int device) {
   {
     os::MutexLock lock(&mu_);
@@ -117,12 +117,12 @@ void PoolMemory::Free(void* segment, size_t bytes, int device) {
       segment = nullptr;
     }
   }
-  if (segment != nullptr) (void)cudaFree(segment);  // one of the driver's
+  if (segment != nullptr) (void)cudaFree(segment);  // the segment was one of the driver's
   FreeLate();
 }
 
-// A capture under way, for one, lets nobody wait for its device: such segments are freed with later ones. Not
-// when others are allocated: waiting would end the capture that asks for them.
+// Frees segments whose device could not be waited for, which a capture in progress forbids: they are freed
+// with later ones. Never called by an allocation, since waiting would end the capture that asks for it.
 void PoolMemory::FreeLate() {
   std::vector<Freed> freed;
   {
@@ -143,8 +143,8 @@ void PoolMemory::FreeLate() {
 
 }  // namespace spillway::integration
 
-// Memory of the driver for a pool that is to have it (spillway.unmanaged_pool()): in the forms of
-// torch.cuda.memory.CUDAPluggableAllocator. With native's lock held; null: native refuses.
+// Memory of the driver for a pool that is to have it (spillway.unmanaged_pool()), in the forms of
+// torch.cuda.memory.CUDAPluggableAllocator. Called with native's lock held; null: native refuses.
 
 extern "C" __attribute__((visibility("default"))) void* spillway_driver_allocate(size_t bytes, int,
                                                                                  cudaStream_t) {

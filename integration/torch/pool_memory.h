@@ -1,8 +1,9 @@
-// PoolMemory: gives PyTorch's private pools their memory in blocks of the engine. Native keeps its pools,
-// with all their rules, and asks for a segment where it would ask the driver. So what a CUDA graph's capture
-// allocates has a stable address, is named by the graph's launches, and may leave the GPU between them.
-// SpillwayAllocator has the one object. Any thread; native's lock is held while it asks. What cannot be had
-// is a null pointer, and native's to refuse.
+// PoolMemory gives PyTorch's private pools their memory in blocks of the engine. Native keeps its pools, with
+// all their rules, and asks for a segment at the places where it would ask the driver. The memory that a CUDA
+// graph's capture allocates therefore has a stable address, is named by the graph's launches, and may leave
+// the GPU between them. SpillwayAllocator has the one object. Thread-safe; native's lock is held while it
+// asks. A request for which memory is short returns a null pointer, which native refuses; any other failure
+// of the engine throws c10::Error.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_POOL_MEMORY_H_
 #define SPILLWAY_INTEGRATION_TORCH_POOL_MEMORY_H_
@@ -27,20 +28,20 @@ class PoolMemory {
  public:
   explicit PoolMemory(const spillway_api* api) : api_(api) {}
 
-  // What a pool of native's is to be made with; null where this PyTorch has no such thing. Lives for ever.
+  // Returns the allocator for native's pools; null if this PyTorch has no such thing. It lives forever.
   const std::shared_ptr<torch_cuda::CUDAAllocator>& Allocator();
 
-  // Starts the engine on the device, which must not happen inside a capture. To be called before the first
+  // Starts the engine on the device, which must not happen inside a capture. Must be called before the first
   // one.
   void Start(c10::DeviceIndex device);
 
-  // Whether the address lies in a segment. One load where there is none.
+  // Returns whether the address lies in a segment. Costs one load if there is none.
   bool Contains(const void* pointer) const;
-  // Of the device's segments: what native counts as reserved, and the engine, too.
+  // Returns the bytes of the device's segments, which native counts as reserved, and the engine, too.
   size_t bytes(c10::DeviceIndex device) const {
     return bytes_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
   }
-  // Whether the device has ever had one.
+  // Returns whether the device has ever had a segment.
   bool used(c10::DeviceIndex device) const {
     return used_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
   }
@@ -48,10 +49,10 @@ class PoolMemory {
  private:
   void* Allocate(size_t bytes, int device);
   void Free(void* segment, size_t bytes, int device);
-  // A stream that no work of the job is queued on, as the owner of the device's segments; null when the
+  // Returns a stream that no work of the job is queued on, as the owner of the device's segments; null if the
   // driver has none.
   cudaStream_t OwnerOf(int device);
-  // Gives segments back to the engine that native has freed, where the device can be waited for.
+  // Gives segments that native has freed back to the engine, if the device can be waited for.
   void FreeLate();
 
   struct Freed {
@@ -62,7 +63,7 @@ class PoolMemory {
   const spillway_api* const api_;
   std::array<std::atomic<size_t>, C10_COMPILE_TIME_MAX_GPUS> bytes_{};
   std::array<std::atomic<bool>, C10_COMPILE_TIME_MAX_GPUS> used_{};
-  std::atomic<size_t> segments_{0};  // as many as ends_ has
+  std::atomic<size_t> segments_{0};  // the number of entries of ends_
   mutable os::Mutex mu_{os::LockRank::kRegistry};
   std::shared_ptr<torch_cuda::CUDAAllocator> allocator_ ABSL_GUARDED_BY(mu_);
   bool looked_ ABSL_GUARDED_BY(mu_) = false;

@@ -13,16 +13,16 @@
 namespace spillway::integration {
 namespace {
 
-// Set before the first call is led here, never again.
+// Set once, before the first call is led here.
 const spillway_api* g_engine = nullptr;
 ImportedFunction* g_check = nullptr;
 
-// The codes of a refusal: out of memory, or a wait that the user has limited. A device's own errors are never
-// refusals.
+// Returns whether the code may be a refusal's: out of memory, or a wait that the user has limited. A device's
+// own errors are never refusals.
 bool MayBeRefused(int32_t error) { return error == cudaErrorMemoryAllocation || error == cudaErrorTimeout; }
 
 [[noreturn]] void ThrowRefusedCall(int32_t error, const char* file, const char* function, uint32_t line) {
-  (void)cudaGetLastError();  // as PyTorch's own does: the error is reported, and over
+  (void)cudaGetLastError();  // as in PyTorch's own: the error is reported, and over
   const c10::SourceLocation place{function, file, line};
   const std::string words = std::string("\nSpillway: ") + g_engine->last_error();
   if (error == cudaErrorMemoryAllocation) {
@@ -53,7 +53,7 @@ struct CheckBefore<void(int32_t, const char*, const char*, Line, More...)> {
 
 using Check = CheckBefore<decltype(c10::cuda::c10_cuda_check_implementation)>;
 
-// On the refusing thread, before the error reaches a library that may have come since.
+// Runs on the refusing thread, before the error reaches a library that may have come since.
 void OnRefusedCall() {
   try {
     (void)g_check->Redirect();

@@ -6,7 +6,7 @@
 namespace spillway::integration {
 namespace {
 
-// Leaked on thread exit is harmless: a thread that ends inside a compiled region has no further events.
+// The leak at thread exit is harmless: a thread that ends inside a compiled region has no further events.
 thread_local std::vector<std::string> compile_contexts;
 
 std::string JoinedCompileContext() {

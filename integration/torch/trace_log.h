@@ -1,7 +1,7 @@
 // TraceLog: PyTorch's memory history for the blocks of Spillway. It calls the attached trackers (NCCL
 // registration, profilers) for each event. While history is on, it keeps the latest events of each device,
-// which a snapshot merges with native's. It decides by recordHistory's level which stack belongs to an event.
-// SpillwayAllocator has the one object; any thread; nothing fails.
+// which a snapshot merges with native's. The level of recordHistory decides which stack belongs to an event.
+// SpillwayAllocator has the one object. Thread-safe; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_TRACE_LOG_H_
 #define SPILLWAY_INTEGRATION_TORCH_TRACE_LOG_H_
@@ -31,24 +31,24 @@ class TraceLog {
   using RecordContext = torch_cuda::RecordContext;
   using Context = std::shared_ptr<c10::GatheredContext>;
 
-  // As CUDAAllocator::recordHistory. Any thread.
+  // As CUDAAllocator::recordHistory. Thread-safe.
   void Configure(bool enabled, torch_cuda::CreateContextFn recorder, size_t max_entries, RecordContext when,
                  bool clear, const std::vector<std::string>& skip_actions);
   void AddTracker(Tracker tracker);
 
-  // The stack of the caller when history keeps stacks at `level`, else null. Takes the GIL or worse: no lock
-  // held.
+  // Returns the caller's stack if history keeps stacks at `level`, null otherwise. It may take the GIL or
+  // worse, so the caller holds no lock.
   Context Gather(RecordContext level) const;
 
-  // Text that new events carry: the names of the compiled regions that this thread is in.
+  // The text that new events carry: the names of the compiled regions that this thread is in.
   void PushCompileContext(const std::string& text);
   void PopCompileContext();
 
-  // True when Record has anything to do; a cheap test for the fast path.
+  // Returns whether Record has anything to do; a cheap test for the fast path.
   bool active() const { return active_.load(std::memory_order_relaxed); }
 
-  // One event of a device. `user_metadata` is PyTorch's current text. Trackers run inside, under our lock, as
-  // native calls them under its own; they must not allocate device memory.
+  // Records one event of a device. `user_metadata` is PyTorch's current text. Trackers run inside, under our
+  // lock, as native calls them under its own; they must not allocate device memory.
   void Record(Entry::Action action, c10::DeviceIndex device, size_t address, size_t bytes, void* stream,
               Context context, const std::string& user_metadata);
 
@@ -56,7 +56,7 @@ class TraceLog {
   void MergeInto(std::vector<std::vector<Entry>>* traces);
 
  private:
-  // Constant after construction: turns reads of the clock counter into microseconds.
+  // Constant after construction: turns readings of the clock counter into microseconds.
   c10::ApproximateClockToUnixTimeConverter clock_;
 
   std::atomic<bool> active_{false};  // written under mu_; a stale read loses or adds one event

@@ -14,7 +14,7 @@ Bytes SizeOr(const BlockSizes& sizes, TraceBlock block, Bytes other) {
   return size == sizes.end() ? other : size->second;
 }
 
-// What each launch names, with the blocks in order of first mention.
+// Returns the blocks of each launch; `iteration` gets the blocks in order of first mention.
 BlockSets SetsOf(const Trace& trace, LaunchIndex start, const BlockSizes& sizes, const BlockSizes& copied,
                  BlockIndex* index, IterationUses* iteration) {
   BlockSets sets(iteration->launches);
@@ -54,7 +54,7 @@ IterationUses FindIterationUses(const Trace& trace, LaunchIndex start, uint32_t 
     if (it != index.end()) frees[event.before - start].push_back(it->second);
   }
 
-  // Backwards, twice: what follows a block's last use lies in the next repeat.
+  // The walk goes backwards, twice, since the use or free after a block's last use lies in the next repeat.
   std::vector<uint32_t> next_use(iteration.blocks.size(), 0);
   std::vector<uint32_t> next_free(iteration.blocks.size(), 0);  // 0: none before the next use
   for (int repeat = 1; repeat >= 0; --repeat) {

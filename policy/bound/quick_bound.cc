@@ -15,13 +15,13 @@ Nanos MoveTime(int64_t bytes, double rate) {
 // Live bytes that a kernel does not name and that need not move for it.
 struct Exempt {
   std::vector<int64_t> unwritten;  // not written since the iteration began: they need not have left during it
-  std::vector<int64_t> finished;   // not used again in it: they need not return during it
-  // Those whose next use, in this iteration or the next, overwrites them unread: they never need to return.
+  std::vector<int64_t> finished;   // not used again in the iteration: they need not return during it
+  // Bytes whose next use, in this iteration or the next, overwrites them unread: they never need to return.
   std::vector<int64_t> overwritten, overwritten_next;
-  std::vector<int64_t> constant;  // not written by any kernel: one copy elsewhere is good for ever
+  std::vector<int64_t> constant;  // not written by any kernel: one copy elsewhere is good forever
 };
 
-// A change over [begin, end), to be summed up later.
+// Adds a change over [begin, end), to be summed up later.
 void AddOver(std::vector<int64_t>* change, int64_t bytes, uint32_t begin, uint32_t end) {
   if (begin >= end) return;
   (*change)[begin] += bytes;
@@ -56,7 +56,7 @@ void AddOverwritten(const Workload& workload, const Stretch& stretch, uint32_t t
     if (!Names(workload.kernels[stretch.uses[u]].inputs, tensor))
       AddOver(&exempt->overwritten, bytes, idle_from, stretch.uses[u]);
   }
-  // What is not used again before it is freed need not return either.
+  // A tensor that is not used again before it is freed need not return either.
   if (!stretch.goes_on)
     AddOver(&exempt->overwritten_next, bytes, stretch.uses.empty() ? stretch.start : stretch.uses.back() + 1,
             stretch.stop);
@@ -76,15 +76,16 @@ void AddExempt(const Workload& workload, const Stretch& stretch, uint32_t tensor
   for (uint32_t k : stretch.uses) {
     if (k < clean_until) AddOver(&exempt->unwritten, -bytes, k, k + 1);
   }
-  // Content of one iteration that no kernel makes exists from its first use on and has to be written out like
-  // any other.
+  // Content of one iteration that no kernel makes exists from its first use on, and has to be written out
+  // like any other.
   const WorkloadTensor& it = workload.tensors[tensor];
   const bool never_made = (it.persistent || it.life) && writer == stretch.uses.end();
   AddOver(&exempt->constant, bytes, stretch.start, never_made ? stretch.stop : unused_until);
   AddOverwritten(workload, stretch, tensor, exempt);
 }
 
-// A tensor that lives over the iteration's end and is not read after it before it is overwritten or freed.
+// Returns whether a tensor lives over the iteration's end and is overwritten or freed after it before it is
+// read.
 bool DiesOverTheEnd(const Workload& workload, const std::vector<Stretch>& stretches, uint32_t tensor) {
   const Stretch& early = stretches.front();
   if (!early.from_before) return false;
@@ -126,7 +127,7 @@ Nanos PhaseBound(const Workload& workload, const Lifetimes& lifetimes, const Exe
   return worst;
 }
 
-// What exceeds `capacity` moves both ways once an iteration, under limits that the two ways share.
+// The excess over `capacity` moves both ways once an iteration, under limits that the two ways share.
 Nanos SharedBound(const Lifetimes& lifetimes, const Exempt& exempt, int64_t capacity,
                   const std::vector<SharedLimit>& limits) {
   Nanos worst = 0;
@@ -142,7 +143,7 @@ Nanos SharedBound(const Lifetimes& lifetimes, const Exempt& exempt, int64_t capa
   return worst;
 }
 
-// PCIe, and what lies behind GPU and host together.
+// Returns PCIe, and the link behind GPU and host together.
 std::vector<WindowLink> LinksOf(const Machine& machine) {
   WindowLink pcie{machine.gpu_bytes, LinkLimits(machine)};
   pcie.limits.push_back({1 / machine.pcie_in, 0});

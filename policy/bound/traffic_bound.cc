@@ -9,7 +9,7 @@
 namespace spillway::policy {
 namespace {
 
-// The walk settles within a few repeats; what is averaged over so many is a bound in any case.
+// The walk settles within a few repeats; an average over this many is a bound in any case.
 constexpr int kMostRepeats = 16;
 
 std::span<const IterationUse> UsesAt(const IterationUses& iteration, uint32_t position) {
@@ -18,17 +18,19 @@ std::span<const IterationUse> UsesAt(const IterationUses& iteration, uint32_t po
                iteration.first_use[position + 1] - iteration.first_use[position]);
 }
 
-// What may leave: any part of a block, or only all of it.
+// Whether any part of a block may leave, or only all of it.
 enum class Parts : uint8_t { kAny, kWhole };
 
-// One walk over repeats of the iteration: what exceeds the budget leaves, farthest next use first. With any
-// parts nothing is cheaper. Each launch needs as many bytes away as exceed the budget, and a byte that is
-// away over an idle interval costs one byte, however long the interval. Covering points by intervals of equal
-// cost from left to right, the one that reaches farthest first, is optimal. The walk begins with everything
-// away free of charge, which only lowers the cost: the cost of the first n repeats, divided by n, bounds the
-// average of any schedule. Parts are parts of what is copied: of a block's last chunk only some bytes may be,
-// and they cost less than the memory that they free. So a walk with any parts counts memory, too, by the bytes
-// that are copied; what really fits is less.
+// One walk over repeats of the iteration. The excess over the budget leaves, farthest next use first. No
+// schedule is cheaper if any part may leave. Each launch needs as many bytes away as exceed the budget, and a
+// byte that is away over an idle interval costs one byte, however long the interval. It is optimal to cover
+// points by intervals of equal cost from left to right, taking the interval that reaches farthest first. The
+// walk begins with everything away free of charge, which only lowers the cost: the cost of the first n
+// repeats, divided by n, bounds the average of any schedule.
+//
+// Parts are parts of what is copied. Only some bytes of a block's last chunk may be copied, and they cost
+// less than the memory that they free. A walk with any parts therefore counts memory, too, by the bytes that
+// are copied; less than that really fits.
 class Walk {
  public:
   Walk(const IterationUses& iteration, Bytes budget, Parts parts)
@@ -38,13 +40,15 @@ class Walk {
         present_(iteration.blocks.size(), 0),
         until_(iteration.blocks.size(), 0) {}
 
-  // Bytes that leave during the next repeat and are used again. Each launch's own blocks must fit.
+  // Returns the bytes that leave during the next repeat and are used again. Each launch's own blocks must
+  // fit.
   Bytes RunIteration() {
     Bytes left = 0;
     for (uint32_t position = 0; position < iteration_.launches; ++position, ++now_) left += Launch(position);
     return left;
   }
-  // Bytes present of each block. Equal after two repeats: what lies between comes again and again.
+  // Returns the bytes present of each block. If they are equal after two repeats, what lies between comes
+  // again and again.
   const std::vector<Bytes>& state() const { return present_; }
 
  private:
@@ -69,7 +73,7 @@ class Walk {
     return left;
   }
 
-  // Makes so many bytes leave, as far as blocks may. Returns how many of them are copied.
+  // Makes `wanted` bytes leave, as far as blocks may. Returns how many of them are copied.
   Bytes Leave(Bytes wanted) {
     Bytes left = 0;
     Bytes copied = 0;
@@ -96,7 +100,7 @@ class Walk {
   uint64_t now_ = 0;
 };
 
-// Bytes a repeat on the long average.
+// Returns the bytes fetched in a repeat, in the long-run average.
 Bytes Fetched(const IterationUses& iteration, Bytes budget, Parts parts) {
   Walk walk(iteration, budget, parts);
   std::vector<std::vector<Bytes>> states;  // after each repeat

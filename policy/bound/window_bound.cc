@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint32_t kMostCuts = 256;
 
-// Windows between any two cuts, and what they must move.
+// The windows between any two cuts, and the bytes that they must move.
 class Windows {
  public:
   Windows(const Workload& workload, const Lifetimes& lifetimes) : lifetimes_(lifetimes) {
@@ -32,13 +32,14 @@ class Windows {
   uint32_t count() const { return static_cast<uint32_t>(starts_.size()) - 1; }
   Nanos Kernels(uint32_t first, uint32_t end) const { return starts_[end] - starts_[first]; }
 
-  // For each end of a window that begins at cut `first`: bytes of content from before it that kernels in it read
-  // after at least one kernel in between. No more of them than the GPU holds are there when it begins.
+  // Returns, for each end of a window that begins at cut `first`, the bytes of content from before it that
+  // kernels in it read after at least one kernel in between. No more of them than fit the GPU are there when
+  // it begins.
   std::vector<int64_t> ReadFrom(uint32_t first) const {
     std::vector<int64_t> read(count() + 1, 0);
     for (const IdleInterval& interval : lifetimes_.intervals) {
       if (!interval.returns) continue;
-      // As it comes in the iteration that the window lies in.
+      // The interval as it comes in the window's iteration.
       const uint32_t kernels = cuts_.back();
       const bool wraps = interval.before >= kernels;
       const uint32_t before = wraps ? interval.before - kernels : interval.before;
@@ -49,8 +50,8 @@ class Windows {
     return read;
   }
 
-  // Bytes of content that kernels of the window make and that kernels behind it read. No more of them than the
-  // GPU holds are still there when it ends.
+  // Returns the bytes of content that kernels of the window make and that kernels behind it read. No more of
+  // them than fit the GPU are still there when it ends.
   int64_t Made(uint32_t first, uint32_t end) const { return made_[end][first]; }
 
  private:
@@ -74,7 +75,7 @@ class Windows {
   const Lifetimes& lifetimes_;
   std::vector<uint32_t> cuts_;     // kernels, from 0 to their number
   std::vector<uint32_t> part_of_;  // by kernel: the last cut that is not behind it
-  std::vector<Nanos> starts_;      // of the kernels at the cuts, where nothing waits
+  std::vector<Nanos> starts_;      // of the kernels at the cuts, if nothing waits
   std::vector<int64_t> bytes_;     // by tensor
   std::vector<std::vector<int64_t>> made_;
 };
@@ -96,7 +97,7 @@ Nanos TimeToMove(const std::vector<WindowLink>& links, int64_t read, int64_t mad
 Nanos FindWindowBound(const Workload& workload, const Lifetimes& lifetimes,
                       const std::vector<WindowLink>& links) {
   const Windows windows(workload, lifetimes);
-  std::vector<Nanos> least(windows.count() + 1, 0);  // until the kernel at each cut may start
+  std::vector<Nanos> least(windows.count() + 1, 0);  // time until the kernel at each cut may start
   for (uint32_t first = 0; first < windows.count(); ++first) {
     const std::vector<int64_t> read = windows.ReadFrom(first);
     for (uint32_t end = first + 1; end <= windows.count(); ++end) {

@@ -43,7 +43,7 @@ Variable Flash(Operators* operators, const Variable& q, const Variable& k, const
       });
 }
 
-// Keys and values as they are: views; or copies already, as those that were repeated are.
+// Whether keys and values are views, or copies already, as repeated ones are.
 enum class Keys : uint8_t { kViews, kCopies };
 
 Variable Math(Operators* operators, const Variable& q, const Variable& k, const Variable& v,
@@ -75,7 +75,7 @@ Variable Math(Operators* operators, const Variable& q, const Variable& k, const 
   return op.Clone(op.To(y, type));
 }
 
-// A mask of bools as the numbers that are added, of each sequence.
+// Turns a mask of bools into the numbers that are added, for each sequence.
 Variable Numbers(Operators* operators, const Variable& mask, const AttentionShape& shape, NumberType type) {
   DeviceTape* const tape = &operators->tape();
   Tensor numbers = tape->New(shape.batch * shape.queries * shape.keys, type);
@@ -87,12 +87,13 @@ Variable Numbers(Operators* operators, const Variable& mask, const AttentionShap
 
 Variable Attention(Operators* operators, Variable q, Variable k, Variable v, const Variable& bias,
                    const AttentionShape& given) {
-  constexpr uint64_t kWidestShared = 256;  // heads that no kernel shares keys between are wider
+  constexpr uint64_t kWidestShared = 256;  // no kernel shares keys between heads wider than this
   AttentionShape shape = given;
   Keys keys = Keys::kViews;
   const bool biased = bias.tensor.storage != nullptr;
   const uint64_t repeated = shape.heads / shape.key_heads;
-  // transformers' sdpa_attention_forward: with a mask, or very wide heads, keys and values are repeated first.
+  // transformers' sdpa_attention_forward repeats keys and values first if there is a mask, or heads are very
+  // wide.
   if (shape.form != AttentionForm::kFlash && repeated > 1 && (biased || shape.head_width > kWidestShared)) {
     k = operators->Repeat(operators->View(k), repeated);
     v = operators->Repeat(operators->View(v), repeated);

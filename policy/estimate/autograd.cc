@@ -32,7 +32,7 @@ std::shared_ptr<Node> Autograd::NewLeaf(Tensor* gradient, uint32_t key) {
   return node;
 }
 
-// Adds a gradient up. The first one is taken over where nobody else has it, as PyTorch does.
+// Adds a gradient up. The first one is taken over if nobody else has it, as PyTorch does.
 void Autograd::Gather(Node* node, uint32_t output, Tensor gradient) {
   Tensor& there = node->leaf != nullptr ? *node->leaf : node->gradients[output];
   if (!there) {
@@ -55,7 +55,7 @@ void Autograd::Gather(Node* node, uint32_t output, Tensor gradient) {
 }
 
 void Autograd::Backward(const Variable& result, Tensor gradient) {
-  // How many gradients each node waits for.
+  // The number of gradients that each node waits for.
   std::map<Node*, uint32_t> awaited;
   std::vector<Node*> found = {result.node.get()};
   awaited[result.node.get()] = 0;
@@ -76,7 +76,7 @@ void Autograd::Backward(const Variable& result, Tensor gradient) {
     std::vector<Tensor> gradients(node->gradients.size());
     gradients.swap(node->gradients);
     std::vector<Tensor> results = node->backward(gradients);
-    node->backward = nullptr;  // what was kept goes
+    node->backward = nullptr;  // frees what was kept
     gradients.clear();
     for (size_t i = 0; i < node->inputs.size(); ++i) {
       const std::shared_ptr<Node>& input = node->inputs[i];
@@ -92,7 +92,7 @@ void Autograd::Backward(const Variable& result, Tensor gradient) {
       }
       if (--awaited[input.get()] == 0 && input->leaf == nullptr) ready[input->sequence] = input;
     }
-    node->inputs.clear();  // a chain of thousands of nodes is let go of one by one
+    node->inputs.clear();  // frees a chain of thousands of nodes one by one
     tape_->SetTerm(before);
   }
   enabled_ = was_enabled;

@@ -104,7 +104,7 @@ void DeviceTape::Launch(const char* name, const std::vector<Tensor>& inputs,
 
 void DeviceTape::StartIteration() { recording_ = true; }
 
-// A gradient that is there when the iteration begins, and the one that it leaves, are one tensor, whose life
+// Makes one tensor of a gradient that exists when the iteration begins, and the one that it leaves: its life
 // goes over the iteration's end.
 void DeviceTape::JoinGradients() {
   std::map<uint32_t, uint32_t> left;  // key -> block that the iteration made and left
@@ -139,7 +139,7 @@ TapeResult DeviceTape::Finish() {
     WorkloadTensor& tensor = result_.workload.tensors[block.tensor];
     tensor.persistent = block.live && block.freed == kNone;
     if (tensor.persistent || kernels == 0) continue;
-    // From the kernel that follows the allocation to the one before the free.
+    // The life is from the kernel that follows the allocation to the one before the free.
     const uint32_t first = block.before ? 0 : std::min(block.created, kernels - 1);
     const uint32_t last = block.freed == 0 ? kernels - 1 : block.freed - 1;
     tensor.life = TensorLife{first, last};

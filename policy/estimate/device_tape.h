@@ -1,8 +1,8 @@
-// DeviceTape: what a training job does with the memory of its device, written down as it would happen: blocks
-// that are allocated and freed, and launches that read and write them. Tensors are handles that share a block,
-// as PyTorch's share a storage: the last one to go frees it. Of the iteration between StartIteration() and
-// Finish() the tape makes a Workload; the peak is that of everything. The models of an iteration write on it.
-// Pure; one thread; nothing fails.
+// DeviceTape: what a training job does with the memory of its device, recorded in order: blocks that are
+// allocated and freed, and launches that read and write them. Tensors are handles that share a block, as
+// PyTorch's share a storage: the last one to go frees it. The tape makes a Workload of the iteration between
+// StartIteration() and Finish(); the peak covers everything. The models of an iteration write on it. Pure;
+// one thread; no call fails.
 
 #ifndef SPILLWAY_POLICY_ESTIMATE_DEVICE_TAPE_H_
 #define SPILLWAY_POLICY_ESTIMATE_DEVICE_TAPE_H_
@@ -21,14 +21,14 @@ namespace spillway::policy {
 enum class NumberType : uint8_t { kFp32, kBf16, kInt64, kBool };
 Bytes BytesOf(NumberType type);
 
-// What a block is for.
+// The purpose of a block.
 enum class Term : uint8_t {
   kWeights,
   kGradients,
   kOptimizer,  // its state
   kActivations,
   kLogits,
-  kOptimizerTemporaries,  // what an update makes and drops
+  kOptimizerTemporaries,  // blocks that an update makes and drops
   kWorkspace,             // of the matrix library
 };
 inline constexpr size_t kTerms = 7;
@@ -36,7 +36,7 @@ using BytesByTerm = std::array<Bytes, kTerms>;
 
 class DeviceTape;
 
-// Owns one block: frees it at its end.
+// Owns one block, which its destructor frees.
 class Storage {
  public:
   Storage(DeviceTape* tape, uint32_t id) : tape_(tape), id_(id) {}
@@ -50,7 +50,7 @@ class Storage {
   uint32_t id_;
 };
 
-// A view of a block; without one: no tensor. Of a view of a part, the elements are the part's.
+// A view of a block; one without a block is no tensor. The elements of a view of a part are the part's.
 struct Tensor {
   std::shared_ptr<Storage> storage;
   uint64_t elements = 0;
@@ -60,14 +60,14 @@ struct Tensor {
   double bytes() const { return static_cast<double>(elements) * static_cast<double>(BytesOf(type)); }
 };
 
-// What a launch takes of the device besides its start: operations of matrix units and bytes of memory.
+// The cost of a launch to the device besides its start: operations of matrix units and bytes of memory.
 struct LaunchCost {
   double operations = 0;
   bool half = false;  // the operations are on bf16
   double bytes = 0;
 };
 
-// One iteration of the job, and what it needs.
+// One iteration of the job, and its needs.
 struct TapeResult {
   Workload workload;              // blocks of more than 1 MiB, in whole chunks of 2 MiB; durations 0
   std::vector<LaunchCost> costs;  // of each kernel
@@ -83,19 +83,19 @@ class DeviceTape {
   Tensor New(uint64_t elements, NumberType type);
   Tensor NewAs(uint64_t elements, NumberType type, Term term);
 
-  // The term of blocks to come; returns the one before.
+  // Sets the term of blocks to come; returns the one before.
   Term SetTerm(Term term);
   Term term() const { return term_; }
-  // The tensor's block is from now on for `term`; `key` tells which gradient it is, so that the one that the
-  // next iteration makes is known for the same.
+  // Gives the tensor's block to `term` from now on. `key` identifies a gradient, so that the one that the
+  // next iteration makes is recognized as the same.
   void Rename(const Tensor& tensor, Term term, uint32_t key);
 
   // Tensors without a block are passed over.
   void Launch(const char* name, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
               double operations = 0, bool half = false);
 
-  // From now on launches belong to the iteration. What was allocated before and is freed after must be
-  // renamed gradients, or nothing that launches after this name.
+  // Makes launches belong to the iteration from now on. A block that was allocated before and is freed after
+  // must be a renamed gradient, or one that no later launch names.
   void StartIteration();
   TapeResult Finish();
 
@@ -118,7 +118,7 @@ class DeviceTape {
   void JoinGradients();
 
   TorchMemory memory_;  // all blocks
-  TorchMemory small_;   // those that stay with PyTorch's allocator beside Spillway
+  TorchMemory small_;   // blocks that stay with PyTorch's allocator beside Spillway
   std::vector<Block> blocks_;
   Term term_ = Term::kActivations;
   BytesByTerm live_ = {};

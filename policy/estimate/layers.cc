@@ -74,8 +74,8 @@ FeedForwardWeights NewFeedForward(Weights* weights, const ModelShape& shape) {
 
 namespace {
 
-// 0.5 x (1 + tanh(a (x + b x^3))), a kernel for each sign. The power is in autocast's list of fp32 operations,
-// and what it is added to and multiplied by becomes fp32, too.
+// Computes 0.5 x (1 + tanh(a (x + b x^3))), with a kernel for each sign. The power is in autocast's list of
+// fp32 operations, and the tensors that it is added to and multiplied by become fp32, too.
 Variable GeluNew(Operators* operators, const Variable& x) {
   Operators& op = *operators;
   const Variable half = op.Scale(x);

@@ -1,6 +1,6 @@
-// Layers: the parts that several models are made of: their weights, and norms, rotary positions, linear layers
-// with or without an adapter, feed-forward layers, attention with its four products. As
-// transformers 5.23 and peft 0.21 write them. Pure; one thread; nothing fails.
+// Layers: the parts that several models are made of: their weights, and norms, rotary positions, linear
+// layers with or without an adapter, feed-forward layers, attention with its four products. They follow
+// transformers 5.23 and peft 0.21. Pure; one thread; no call fails.
 
 #ifndef SPILLWAY_POLICY_ESTIMATE_LAYERS_H_
 #define SPILLWAY_POLICY_ESTIMATE_LAYERS_H_
@@ -23,7 +23,7 @@ struct Adapters {
 // All weights of a model, in the order in which the optimizer sees them.
 class Weights {
  public:
-  // The weights are of `type`. With adapters these alone are trained, in fp32.
+  // The weights are of `type`. If there are adapters, these alone are trained, in fp32.
   Weights(DeviceTape* tape, Autograd* graph, NumberType type, Adapters adapters)
       : tape_(tape), graph_(graph), type_(type), adapters_(adapters) {}
 
@@ -39,7 +39,7 @@ class Weights {
   Autograd* graph_;
   NumberType type_;
   Adapters adapters_;
-  std::deque<Parameter> all_;  // a deque: they stay where they are
+  std::deque<Parameter> all_;  // a deque, so they stay at their addresses
 };
 
 // A linear layer; `down` and `up` are those of its adapter.
@@ -53,19 +53,19 @@ struct LinearWeights {
 LinearWeights NewLinear(Weights* weights, uint64_t rows, uint64_t columns, bool bias);
 Variable Apply(Operators* operators, const LinearWeights& layer, const Variable& x);
 
-// The root of the mean square. T5's form scales x as it is, and then converts to the weight's type.
+// The root mean square. T5's form scales x as it is, and then converts it to the weight's type.
 enum class RmsForm : uint8_t { kLlama, kT5 };
 Variable RmsNorm(Operators* operators, const Variable& x, Parameter* weight, RmsForm form);
 
 Variable Activate(Operators* operators, Activation activation, const Variable& x);
 
-// Queries or keys with rotary positions; `angles` is cosine or sine, of (tokens, head width).
+// Applies rotary positions to queries or keys; `angles` is cosine or sine, of (tokens, head width).
 Variable Rotate(Operators* operators, const Variable& x, const Variable& angles);
 
 struct FeedForwardWeights {
-  LinearWeights gate, up, down;  // without a gate: its weight is null
+  LinearWeights gate, up, down;  // if there is no gate, its weight is null
   Activation activation = Activation::kFused;
-  bool to_type_of_weight = false;  // what the last product takes, as in T5
+  bool to_type_of_weight = false;  // the last product's input is converted, as in T5
 };
 FeedForwardWeights NewFeedForward(Weights* weights, const ModelShape& shape);
 // `dropout`: before the last product, as in T5.
@@ -73,10 +73,10 @@ Variable FeedForward(Operators* operators, const FeedForwardWeights& layer, cons
 
 struct AttentionWeights {
   LinearWeights q, k, v, out;
-  LinearWeights all;  // one product for queries, keys and values; else its weight is null
+  LinearWeights all;  // one product for queries, keys and values; otherwise its weight is null
 };
 AttentionWeights NewAttention(Weights* weights, const ModelShape& shape);
-// `angles` has no tensor where positions are not rotary. `source` is where keys and values come from.
+// `angles` has no tensor if positions are not rotary. Keys and values come from `source`.
 Variable SelfAttention(Operators* operators, const AttentionWeights& layer, const Variable& x,
                        const Variable& source, const Variable& angles, const Variable& bias,
                        const AttentionShape& shape);

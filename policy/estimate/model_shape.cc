@@ -15,10 +15,10 @@ struct Named {
   ModelShape shape;
 };
 
-// Granite code models: arXiv 2405.04324, table of architectures; 3B and 8B are Llamas with the head tied and with
-// biases in attention and feed-forward (transformers' pull request 30031, which made them settings of Llama's
-// config for these two), 20B and 34B GPTBigCode with one head for keys and values. Llama 3: arXiv 2407.21783,
-// table 3.
+// Granite code models: arXiv 2405.04324, table of architectures; 3B and 8B are Llamas with the head tied and
+// with biases in attention and feed-forward (transformers' pull request 30031, which made them settings of
+// Llama's config for these two), 20B and 34B GPTBigCode with one head for keys and values. Llama 3: arXiv
+// 2407.21783, table 3.
 const std::array<Named, 6> kNamed = {{
     {"granite-20b",
      nullptr,

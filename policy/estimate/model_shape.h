@@ -1,5 +1,6 @@
 // ModelShape: the sizes of a transformer that the estimate of its training needs, and those of some published
-// models. The program reads it from a Hugging Face config file (integration/cli/model_config). Pure; data.
+// models. The program reads it from a Hugging Face config file (integration/cli/model_config). Pure data;
+// thread-safe.
 
 #ifndef SPILLWAY_POLICY_ESTIMATE_MODEL_SHAPE_H_
 #define SPILLWAY_POLICY_ESTIMATE_MODEL_SHAPE_H_
@@ -44,19 +45,19 @@ struct ModelShape {
   bool attention_bias = false, feed_forward_bias = false;
   bool dropout = false, attention_dropout = false, embedding_dropout = false;
   bool scaled_residual = false;  // Granite multiplies what it adds to the stream
-  bool scaled_head = false;      // T5 multiplies what it gives its head
+  bool scaled_head = false;      // T5 multiplies its head's input
 
   uint64_t Parameters() const;
 };
 
-// InvalidArgument, with the size and what is accepted, unless all sizes are there and in range, and fit each
-// other.
+// Returns InvalidArgument, with the size and what is accepted, unless all sizes are there and in range, and
+// fit each other.
 absl::Status CheckShape(const ModelShape& shape);
 
-// "granite-20b, ..., llama-8b (llama3-8b)": the names of a family's models, or of all; in parentheses the other
-// name that a model goes by.
+// Returns the names of a family's models, or of all: "granite-20b, ..., llama-8b (llama3-8b)"; a model's
+// other name is in parentheses.
 std::string ShapeNames(std::optional<Family> family = std::nullopt);
-// NotFound when no model has this name.
+// Returns NotFound if no model has this name.
 absl::StatusOr<ModelShape> NamedShape(absl::string_view name);
 
 }  // namespace spillway::policy

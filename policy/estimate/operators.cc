@@ -13,7 +13,7 @@ NumberType Wider(const Variable& a, const Variable& b) {
 
 bool Half(const Tensor& tensor) { return tensor.type == NumberType::kBf16; }
 
-// A gradient of a repeated tensor is summed up to its size.
+// Sums the gradient of a repeated tensor up to its size.
 Tensor SumTo(DeviceTape* tape, Tensor gradient, uint64_t elements) {
   if (gradient.elements == elements) return gradient;
   Tensor sum = tape->New(elements, gradient.type);
@@ -158,7 +158,7 @@ Variable Operators::Dropout(const Variable& x, bool on) {
 }
 
 Variable Operators::LayerNorm(const Variable& given, Parameter* weight, Parameter* bias) {
-  // In autocast's list of fp32 operations.
+  // Autocast's list of fp32 operations has this one.
   const Variable x = autocast_ ? To(given, NumberType::kFp32) : given;
   const uint64_t width = weight->columns, rows = x.tensor.elements / width;
   Tensor y = tape_->New(x.tensor.elements, x.tensor.type);

@@ -10,7 +10,7 @@
 namespace spillway::policy {
 namespace {
 
-// A launch over lists takes so many chunks of 65,536 elements, and so many tensors of each list
+// The limits of a launch over lists: chunks of 65,536 elements, and tensors of each list
 // (multi_tensor_apply.cuh: depth_to_max_blocks, depth_to_max_tensors).
 constexpr uint64_t kElements = uint64_t{320} * 65536;
 constexpr size_t kTensorsByLists[] = {110, 110, 64, 48, 36, 30};
@@ -23,8 +23,8 @@ Tensors Like(DeviceTape* tape, const Tensors& tensors, Term term) {
   return made;
 }
 
-// Launches over lists of tensors: the same numbers of `read` and `written` in each launch. A tensor that needs
-// several launches is in each of them with its part.
+// Launches over lists of tensors, with the same numbers of `read` and `written` in each launch. A tensor that
+// needs several launches is in each of them with its part.
 void OverLists(DeviceTape* tape, const char* name, const std::vector<const Tensors*>& read,
                const std::vector<const Tensors*>& written) {
   std::vector<const Tensors*> lists = read;
@@ -58,7 +58,7 @@ void OverLists(DeviceTape* tape, const char* name, const std::vector<const Tenso
   flush();
 }
 
-// The lists of what is trained.
+// The lists of trained parameters.
 struct Lists {
   Tensors weights, gradients, first, second;
 };

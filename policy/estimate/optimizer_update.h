@@ -1,6 +1,6 @@
 // The optimizer's update as blocks and launches: torch.optim's SGD and AdamW of PyTorch 2.11 in their forms:
 // over lists of tensors (foreach, the default, which needs a copy of the weights for AdamW), fused, and one
-// tensor after another. Pure; one thread; nothing fails.
+// tensor after another. Pure; one thread; no call fails.
 
 #ifndef SPILLWAY_POLICY_ESTIMATE_OPTIMIZER_UPDATE_H_
 #define SPILLWAY_POLICY_ESTIMATE_OPTIMIZER_UPDATE_H_
@@ -18,7 +18,7 @@ enum class Optimizer : uint8_t { kSgd, kSgdMomentum, kAdamW, kAdamWFused, kAdamW
 
 // "sgd, sgd-momentum, adamw, adamw-fused, adamw-loop".
 extern const char kOptimizerNames[];
-// InvalidArgument, with what is accepted.
+// Returns InvalidArgument, with what is accepted, for another name.
 absl::StatusOr<Optimizer> ParseOptimizer(absl::string_view name);
 
 // Updates all parameters that have a gradient. The first call makes the optimizer's state.

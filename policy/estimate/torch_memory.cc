@@ -6,7 +6,7 @@
 namespace spillway::policy {
 namespace {
 
-// Names of the constants in CUDACachingAllocator.cpp: kMinBlockSize, kSmallBuffer, kMinLargeAlloc,
+// The constants' names in CUDACachingAllocator.cpp: kMinBlockSize, kSmallBuffer, kMinLargeAlloc,
 // kLargeBuffer, kRoundLarge.
 constexpr Bytes kUnit = 512;
 constexpr Bytes kSmallSegment = 2 << 20, kSharedSegment = 20 << 20, kSegmentUnit = 2 << 20;
@@ -43,7 +43,7 @@ TorchMemory::Address TorchMemory::Allocate(Bytes bytes) {
   free_blocks.erase(found);
   Block& block = blocks_.at(address);
   const Bytes rest = block.bytes - rounded;
-  if (small ? rest >= kUnit : rest > kSmallBlock) {  // else the block is handed out whole
+  if (small ? rest >= kUnit : rest > kSmallBlock) {  // otherwise the block is handed out whole
     block.bytes = rounded;
     blocks_[address + rounded] = {rest, small, true, false};
     free_blocks.insert({rest, address + rounded});

@@ -17,7 +17,7 @@ absl::Status Within(const char* name, uint64_t value, uint64_t least, uint64_t m
       absl::StrCat(name, "=", value, " is not accepted; accepted: ", least, " to ", most));
 }
 
-// Of the largest tensor that the options ask for.
+// Returns the elements of the largest tensor that the options ask for.
 double MostElements(const TrainingOptions& options) {
   const ModelShape& shape = options.shape;
   const Batch& batch = options.batch;
@@ -108,7 +108,7 @@ class Training {
   }
 
   const TrainingOptions& options_;
-  DeviceTape tape_;  // outlives all that holds tensors
+  DeviceTape tape_;  // outlives everything that has tensors
   Autograd graph_;
   Operators operators_;
   Weights weights_;

@@ -1,7 +1,7 @@
 // EstimateIteration: what one iteration of training a model does with its device's memory: its peak, and a
-// Workload for the planner and the simulator, both from shapes alone. The job's first iteration is gone through
-// as well, since PyTorch makes gradients and the optimizer's state there. `spillway estimate` calls it. Pure;
-// takes some microseconds for each launch of two iterations.
+// Workload for the planner and the simulator, both from shapes alone. It runs through the job's first
+// iteration as well, in which PyTorch makes gradients and the optimizer's state. `spillway estimate` calls
+// it. Pure; takes some microseconds for each launch of two iterations.
 
 #ifndef SPILLWAY_POLICY_ESTIMATE_TRAINING_ITERATION_H_
 #define SPILLWAY_POLICY_ESTIMATE_TRAINING_ITERATION_H_
@@ -23,7 +23,7 @@ enum class Precision : uint8_t {
   kAutocast,  // weights in fp32, matrix products in bf16
 };
 
-// Where the job drops its gradients (optimizer.zero_grad(), which sets them to None).
+// The place where the job drops its gradients (optimizer.zero_grad(), which sets them to None).
 enum class ZeroGradients : uint8_t { kAfterUpdate, kBeforeBackward };
 
 struct TrainingOptions {
@@ -32,14 +32,14 @@ struct TrainingOptions {
   Precision precision = Precision::kAutocast;
   Optimizer optimizer = Optimizer::kAdamW;
   uint64_t micro_batches = 1;  // forward and backward passes before the update
-  Adapters adapters;           // LoRA: all else is frozen
+  Adapters adapters;           // LoRA: everything else is frozen
   bool clip = false;
   ZeroGradients zero = ZeroGradients::kAfterUpdate;
   Bytes workspace = 0;  // of the matrix library, held from the first product on
 };
 
-// InvalidArgument, with what is accepted, for sizes that are 0, out of range, or whose products would leave
-// what a Workload may hold.
+// Returns InvalidArgument, with what is accepted, for sizes that are 0, out of range, or whose products would
+// exceed the limits of a Workload.
 absl::StatusOr<TapeResult> EstimateIteration(const TrainingOptions& options);
 
 }  // namespace spillway::policy

@@ -57,7 +57,7 @@ AttentionShape TransformerModel::ShapeOf(const Batch& batch, uint64_t queries, u
           batch.form};
 }
 
-// All layers, each under a checkpoint where the batch asks for it.
+// Runs all layers, each under a checkpoint if the batch asks for it.
 Variable TransformerModel::Run(const std::vector<Layer>& layers, Variable x,
                                const std::vector<Variable>& more, const Batch& batch, const OneLayer& one) {
   for (const Layer& layer : layers) {
@@ -111,7 +111,7 @@ Variable TransformerModel::BertLayer(const Layer& layer, const Variable& given, 
   return Apply(layer.after, op_->Add(x, attended));
 }
 
-// Heads' biases of each pair of positions.
+// Returns the heads' biases of each pair of positions.
 Variable TransformerModel::T5Bias(uint64_t tokens, Parameter* table) {
   return op_->Embedding(tokens * tokens, table);
 }
@@ -143,7 +143,7 @@ Variable TransformerModel::T5Stack(const Batch& batch) {
   const Variable memory = op_->Dropout(Apply(last_norm_, x), shape_.dropout);
   x = op_->Dropout(op_->Embedding(batch.sequences * batch.targets, embedding_), shape_.dropout);
   const Variable of_decoder = T5Bias(batch.targets, decoder_bias_table_);
-  // Made by the first layer for all, in the type of queries.
+  // The first layer makes them for all, in the type of queries.
   const Variable zeros = op_->Constant("zeros", shape_.heads * batch.targets * batch.tokens,
                                        op_->autocast() ? NumberType::kBf16 : x.tensor.type);
   x = Run(decoder_, x, {of_decoder, memory, zeros}, batch,
@@ -175,7 +175,7 @@ Variable TransformerModel::BertStack(const Batch& batch) {
 Variable TransformerModel::DecoderStack(const Batch& batch) {
   const Variable x = Embed(batch);
   Variable angles, mask;
-  // A sequence that reaches the window has a mask, but for a kernel that knows windows.
+  // A sequence that reaches the window has a mask, unless the kernel handles windows.
   if (shape_.window > 0 && batch.tokens >= shape_.window && batch.form != AttentionForm::kFlash)
     mask = op_->Constant("mask", batch.tokens * batch.tokens, NumberType::kBool);
   if (shape_.family == Family::kLlama)

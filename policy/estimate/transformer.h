@@ -1,6 +1,6 @@
-// TransformerModel: the weights of a model of one of the families, and its forward pass up to the loss, as the
-// classes of transformers 5.23 with labels run it (LlamaForCausalLM, GPT2LMHeadModel, BertForMaskedLM,
-// T5ForConditionalGeneration). Pure; one thread; nothing fails.
+// TransformerModel: the weights of a model of one of the families, and its forward pass up to the loss, as
+// the classes of transformers 5.23 with labels run it (LlamaForCausalLM, GPT2LMHeadModel, BertForMaskedLM,
+// T5ForConditionalGeneration). Pure; one thread; no call fails.
 
 #ifndef SPILLWAY_POLICY_ESTIMATE_TRANSFORMER_H_
 #define SPILLWAY_POLICY_ESTIMATE_TRANSFORMER_H_
@@ -14,7 +14,7 @@
 
 namespace spillway::policy {
 
-// What one forward pass gets; counts of tokens are those of one sequence.
+// The input of one forward pass; counts of tokens are those of one sequence.
 struct Batch {
   uint64_t sequences = 1, tokens = 0;
   uint64_t targets = 0;  // tokens of T5's decoder
@@ -24,11 +24,11 @@ struct Batch {
 
 class TransformerModel {
  public:
-  // `shape` as CheckShape wants it; the others must outlive the model.
+  // `shape` must pass CheckShape; the others must outlive the model.
   TransformerModel(const ModelShape& shape, Operators* operators, Weights* weights);
 
-  // The forward pass of one micro-batch. Its launches and blocks are on the tape of the operators, and the
-  // result is what Autograd goes back from.
+  // Runs the forward pass of one micro-batch. Its launches and blocks are on the tape of the operators, and
+  // Autograd goes back from the result.
   Variable Loss(const Batch& batch);
 
  private:
@@ -46,7 +46,7 @@ class TransformerModel {
   Layer NewLayer(bool cross);
   Variable Apply(const Norm& norm, const Variable& x);
   AttentionShape ShapeOf(const Batch& batch, uint64_t queries, uint64_t keys, bool causal) const;
-  // From the stream and what else a layer needs a gradient of to the stream.
+  // Takes the stream and whatever else a layer needs a gradient of; returns the stream.
   using OneLayer = std::function<Variable(const Layer&, const std::vector<Variable>&)>;
   Variable Run(const std::vector<Layer>& layers, Variable x, const std::vector<Variable>& more,
                const Batch& batch, const OneLayer& one);
@@ -55,7 +55,7 @@ class TransformerModel {
   Variable DecoderLayer(const Layer& layer, const Variable& x, const Variable& angles, const Variable& mask,
                         const Batch& batch);
   Variable BertLayer(const Layer& layer, const Variable& x, const Batch& batch);
-  // With the encoder's result in `memory`, and zeros for its biases, a layer of the decoder.
+  // Runs a layer of the decoder if the encoder's result is in `memory`, with zeros for its biases.
   Variable T5Layer(const Layer& layer, Variable x, const Variable& bias, const Variable& memory,
                    const Variable& zeros, const Batch& batch);
   Variable T5Bias(uint64_t tokens, Parameter* table);
@@ -72,7 +72,7 @@ class TransformerModel {
   Norm first_norm_, last_norm_, decoder_norm_, head_norm_;
   std::vector<Layer> layers_, decoder_;               // decoder_: of T5
   LinearWeights transform_;                           // of BERT's head
-  Parameter *head_ = nullptr, *head_bias_ = nullptr;  // head_: the embedding where the two are tied
+  Parameter *head_ = nullptr, *head_bias_ = nullptr;  // head_: the embedding if the two are tied
 };
 
 }  // namespace spillway::policy

@@ -7,7 +7,7 @@
 namespace spillway::policy {
 namespace {
 
-// How much an eviction relieves the overfull kernels, in bytes x time.
+// The relief that an eviction gives to overfull kernels, in bytes x time.
 class Excess {
  public:
   Excess(const std::vector<int64_t>& live, const std::vector<Nanos>& times, int64_t budget)
@@ -46,7 +46,7 @@ std::vector<PlannedEviction> ChooseByBenefit(const Workload& workload, const Lif
     const IdleInterval& interval = lifetimes.intervals[i];
     return excess.Relief(interval.after, interval.before, bytes_of(i)) / static_cast<double>(bytes_of(i));
   };
-  // Benefits only fall, so the head of the queue is the best once its benefit has been worked out anew.
+  // Benefits only fall, so the head of the queue is the best once its benefit has been computed anew.
   std::priority_queue<std::pair<double, uint32_t>> queue;
   for (uint32_t i = 0; i < lifetimes.intervals.size(); ++i) queue.emplace(benefit(i), i);
   std::vector<PlannedEviction> evictions;

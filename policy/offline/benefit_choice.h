@@ -1,5 +1,5 @@
 // ChooseByBenefit: the greedy choice of G10 and TERAIO (`--policy g10`), for comparison with the planner's.
-// Pure; nothing fails.
+// Pure; thread-safe; no call fails.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_BENEFIT_CHOICE_H_
 #define SPILLWAY_POLICY_OFFLINE_BENEFIT_CHOICE_H_
@@ -10,9 +10,9 @@
 
 namespace spillway::policy {
 
-// The idle interval that relieves overfull kernels most, per byte that moves, is taken first; whole tensors,
-// written after the last use, until nothing is overfull. All go to the host. `kernel_times`: of the kernels
-// of an iteration, in order.
+// Takes the idle interval first that relieves overfull kernels most per byte that moves, until no kernel is
+// overfull. Tensors move whole, and are written after their last use. All go to the host. `kernel_times`: of
+// the kernels of an iteration, in order.
 std::vector<PlannedEviction> ChooseByBenefit(const Workload& workload, const Lifetimes& lifetimes,
                                              const std::vector<Nanos>& kernel_times,
                                              const ChoiceOptions& options);

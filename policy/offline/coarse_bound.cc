@@ -13,11 +13,11 @@
 namespace spillway::policy {
 namespace {
 
-// The first make a bound at once, of whatever trace; fewer than the second are too few to be near.
+// The first slots make a bound at once, for any trace; fewer than kLeastSlots are too few to be near.
 constexpr uint32_t kFirstSlots = 32, kLeastSlots = 128, kMostSlots = 512;
-constexpr double kEnough = 0.999;  // of a known plan's time: what is left is not worth a search
-// Of the bound, what slots twice as fine made of it: after so little none finer are tried, and no more than
-// so much is what is still missing.
+constexpr double kEnough = 0.999;  // of a known plan's time: the rest is not worth a search
+// Parts of the bound that were gained by slots twice as fine: after a gain below kLittle no finer ones are
+// tried, and after one below kNear no more than that is still missing.
 constexpr double kLittle = 0.004, kNear = 0.01;
 constexpr double kSolversError = 1e-6;  // of the sum of the kernels, as of the LP's bound
 constexpr double kSearch = 0.001;       // of the bound: how near the search comes to the LP's value
@@ -26,14 +26,14 @@ LpTiers TiersOf(const LpTimeline& timeline, const Machine& machine, LpForm form)
   if (machine.host_bytes == 0) return LpTiers::kSsdOnly;
   int64_t most = 0;
   for (const LpSlot& slot : timeline.slots) most = std::max(most, slot.need);
-  // The host holds copies ahead of time, too. Where it is much larger than what must be away, it does not
-  // matter.
+  // The host also has copies ahead of time. Its size does not matter if it is much larger than what must be
+  // away.
   if (2 * static_cast<uint64_t>(most) <= machine.host_bytes) return LpTiers::kHostOnly;
   return form == LpForm::kKeepTier ? LpTiers::kKeep : LpTiers::kMayChange;
 }
 
-// Each column gets the greatest value that it can have in a solution whose waits together take at most
-// `wait`. No column of bytes exceeds all bytes that may be away, each interval's counted.
+// Gives each column the greatest value that it can have in a solution whose waits together take at most
+// `wait`. No column of bytes exceeds all bytes that may be away, counted for each interval.
 void CloseColumns(const LpTimeline& timeline, Nanos wait, LpModel* model) {
   double bytes = 0;
   for (const LpInterval& interval : timeline.intervals) bytes += static_cast<double>(interval.bytes);
@@ -68,7 +68,7 @@ class CoarseSearch {
   }
 
  private:
-  // False: finer slots are worth a try.
+  // Returns false if finer slots are worth a try.
   bool Try(uint32_t slots) {
     const LpTimeline coarse = CoarseTimeline(fine_, slots);
     LpModel model = MakeLpModel(coarse, machine_, tiers_);
@@ -84,9 +84,10 @@ class CoarseSearch {
     const Nanos now = fine_.ideal + static_cast<Nanos>(waits);
     bound_.iteration = std::min(options_.known, std::max(bound_.iteration, now));
     bound_.slots = static_cast<uint32_t>(coarse.slots.size());
-    if (!found.is_near) return true;  // it has spent the work
+    if (!found.is_near) return true;  // the search has spent the work
     const bool finest = coarse.slots.size() == fine_.slots.size() || bound_.iteration >= enough_;
-    // Of its own value: where the quick bound is higher, the bound stands still while this still grows.
+    // The gain is that of its own value: if the quick bound is higher, the bound stands still while this
+    // still grows.
     const double made = static_cast<double>(now - before_) / static_cast<double>(bound_.iteration);
     const bool fine_enough = before_ != 0 && slots >= kLeastSlots;
     before_ = now;
@@ -100,7 +101,7 @@ class CoarseSearch {
   const LpTiers tiers_;
   const Nanos enough_;
   uint64_t left_;     // work
-  Nanos before_ = 0;  // what the slots before say; 0: these are the first
+  Nanos before_ = 0;  // the value of the previous slots; 0: these are the first
   CoarseBound bound_;
 };
 

@@ -24,8 +24,8 @@ class Coarsener {
   }
 
  private:
-  // The points are cut into parts of equal weight, by time and by the bytes that come and go. Of each part
-  // the point stays at which most bytes must be away.
+  // Cuts the points into parts of equal weight, by time and by the bytes that come and go. In each part the
+  // point stays at which most bytes must be away.
   void ChoosePoints() {
     std::vector<double> events(points_, 0);
     double bytes = 0;
@@ -50,7 +50,7 @@ class Coarsener {
     }
   }
 
-  // Slot i ends at the point left_[i] and has all that lies behind the one before.
+  // Slot i ends at the point left_[i] and covers everything behind the point before.
   void JoinSlots() {
     const auto count = static_cast<uint32_t>(left_.size());
     coarse_.ideal = fine_.ideal;
@@ -68,7 +68,7 @@ class Coarsener {
     for (const LpSlot& slot : coarse_.slots) coarse_.ends.push_back(end += slot.duration);
   }
 
-  // Positions of points that are left, counted on over the iteration's end.
+  // Positions of remaining points, counted on over the iteration's end.
   int64_t AtOrBefore(uint32_t point) const {
     return std::ranges::upper_bound(left_, point) - left_.begin() -
            1;  // -1: the last one of the round before
@@ -97,12 +97,12 @@ class Coarsener {
     return wide;
   }
 
-  // Whether it is away at no point that is left.
+  // Returns whether it is away at no remaining point.
   bool HelpsNowhere(const LpInterval& wide) const {
     return !wide.away_over_a_round && wide.before == (wide.after + 1) % left_.size();
   }
 
-  // What belongs to one content moves together. Contents that are used alike are one.
+  // Intervals of one content move together. Contents that are used alike are joined.
   void JoinIntervals() {
     using Key = std::vector<std::tuple<uint32_t, uint32_t, uint32_t, bool, bool, bool, bool>>;
     std::map<Key, std::vector<LpInterval>> contents;
@@ -129,7 +129,7 @@ class Coarsener {
 
   const LpTimeline& fine_;
   const uint32_t points_, most_;
-  std::vector<uint32_t> left_;  // points of the fine timeline, ascending
+  std::vector<uint32_t> left_;  // remaining points of the fine timeline, ascending
   LpTimeline coarse_;
 };
 

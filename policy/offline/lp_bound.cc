@@ -10,8 +10,8 @@ namespace spillway::policy {
 namespace {
 
 constexpr double kTolerance = 1e-6;        // of the sum of the kernels
-constexpr double kByteCost = 1e-4;         // of waiting while the same bytes pass the link
-constexpr double kNegligibleBytes = 1024;  // below this the solver's tolerance speaks, not the plan
+constexpr double kByteCost = 1e-4;         // relative to waiting while the same bytes pass the link
+constexpr double kNegligibleBytes = 1024;  // fewer bytes come from the solver's tolerance, not from the plan
 
 struct Solved {
   LpModel model;
@@ -36,7 +36,7 @@ absl::StatusOr<Solved> SolveFor(const LpTimeline& timeline, const Machine& machi
   return solved;
 }
 
-// Whether a solution that ignored the host's size fits it.
+// Returns whether a solution that ignored the host's size fits it.
 bool FitsHost(const Solved& solved, const Machine& machine) {
   const double host = static_cast<double>(machine.host_bytes) / solved.model.byte_unit;
   for (size_t p = 0; p < solved.model.away.size(); ++p) {
@@ -51,7 +51,7 @@ absl::StatusOr<Solved> SolveWithTiers(const LpTimeline& timeline, const Machine&
   if (machine.host_bytes == 0) return SolveFor(timeline, machine, LpTiers::kSsdOnly, aim);
   int64_t most = 0;
   for (const LpSlot& slot : timeline.slots) most = std::max(most, slot.need);
-  if (most <= static_cast<int64_t>(machine.host_bytes)) {  // else it cannot fit
+  if (most <= static_cast<int64_t>(machine.host_bytes)) {  // otherwise it cannot fit
     auto host = SolveFor(timeline, machine, LpTiers::kHostOnly, aim);
     if (!host.ok() || FitsHost(*host, machine)) return host;
   }
@@ -77,8 +77,8 @@ absl::StatusOr<LpBound> FindLpBound(const Workload& workload, const Lifetimes& l
   const double waits = std::max(0.0, solved->solution.objective) * model.nano_unit;
   bound.iteration +=
       static_cast<Nanos>(std::max(0.0, waits - kTolerance * static_cast<double>(timeline.ideal)));
-  // Where tiers may change, the LP forgets which tier has the copy of what is away again; the quick bound
-  // does not.
+  // If tiers may change, the LP forgets which tier has the copy of a tensor that is away again; the quick
+  // bound does not.
   bound.iteration = std::max(bound.iteration, FindQuickBound(workload, lifetimes, machine).Best());
   for (size_t p = 0; p < model.gaps.size(); ++p) {
     if (model.gaps[p] < 0) continue;

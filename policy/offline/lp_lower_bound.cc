@@ -12,9 +12,9 @@ namespace {
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 constexpr int kScalings = 10;
 constexpr int kPowers = 30;         // rounds in which the matrix's norm is found
-constexpr double kReach = 0.95;     // of the longest stride that converges
-constexpr uint64_t kCheck = 64;     // rounds between two looks at how far it is
-constexpr double kFeasible = 1e-4;  // of a solution's rows: what is left counts as rounding
+constexpr double kReach = 0.95;     // part of the longest stride that converges
+constexpr uint64_t kCheck = 64;     // rounds between two checks of the error
+constexpr double kFeasible = 1e-4;  // for a solution's rows: anything less counts as rounding
 // Restarts (arXiv 2106.04756, section 4): when the error has fallen by much, when it has fallen and grows
 // again, and when a stretch has become long.
 constexpr double kMuchLess = 0.2, kLess = 0.8, kLongStretch = 0.36;
@@ -61,10 +61,10 @@ class Lines {
   Vector values_;
 };
 
-// Rows and columns times factors that bring the matrix's entries near to 1. The value stays as it is.
+// Multiplies rows and columns by factors that bring the matrix's entries near to 1. The value stays as it is.
 LpProblem Scaled(LpProblem problem) {
   for (int round = 0; round <= kScalings; ++round) {
-    // The last one by sums, after Pock and Chambolle (2011); the others by the greatest entry.
+    // The last scaling is by sums, after Pock and Chambolle (2011); the others are by the greatest entry.
     const bool by_sum = round == kScalings;
     Vector rows(problem.row_lower.size(), 0), columns(problem.cost.size(), 0);
     const auto add = [by_sum](double value, double* to) {
@@ -138,7 +138,7 @@ class Search {
     double error = 0;      // of all conditions of the best solution together
   };
 
-  // The greatest singular value, by powers.
+  // Returns the greatest singular value, by powers.
   double MatrixNorm() const {
     Vector x(problem_.cost.size(), 1), y(problem_.row_lower.size());
     double square = 1;
@@ -165,7 +165,7 @@ class Search {
       const double lower = problem_.row_lower[i], upper = problem_.row_upper[i];
       const double is = rows_.Times(i, bar_);
       double price = now_.y[i] + along_y * (std::clamp(is - now_.y[i] / along_y, lower, upper) - is);
-      // Of a side that does not limit the price is 0; rounding would make the bound an infinite one.
+      // The price of a side that does not limit is 0; rounding would make the bound infinite.
       if (lower == -kUnlimited) price = std::min(price, 0.0);
       if (upper == kUnlimited) price = std::max(price, 0.0);
       now_.y[i] = price;
@@ -174,8 +174,8 @@ class Search {
     ++length_;
   }
 
-  // The bound is the Lagrangian's: what the prices leave of each column's cost times its best value, and the
-  // prices times the sides that limit.
+  // The bound is the Lagrangian's: each column's remaining cost times its best value, and the prices times
+  // the sides that limit.
   Standing Judge(const Point& point) const {
     Standing standing;
     double columns_left = 0, rows_left = 0;
@@ -239,7 +239,7 @@ class Search {
   const double cost_norm_;
   double sides_norm_ = 0;
   double stride_ = 0;
-  double weight_ = 1;  // of moves along prices, over those along values
+  double weight_ = 1;  // of moves along prices, relative to those along values
   Point now_, start_, sum_;
   Vector bar_;
   uint64_t length_ = 0;  // rounds since the restart

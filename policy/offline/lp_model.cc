@@ -8,20 +8,19 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Bytes of one tier, or of both where they may change it.
+// Bytes of one tier, or of both if they may change it.
 struct Pools {
   bool host = false, ssd = false;
   double rate_in = 0, rate_out = 0;  // of both tiers together
   // Per interval.
-  std::vector<int> evicted;  // x: bytes away in it
-  std::vector<int>
-      first_writes;         // y: of them, those that are away for the first time since their content was made
-  std::vector<int> unread;  // e: those that are overwritten before they were read back
-  std::vector<int> unread_host;  // of them, those in the host
+  std::vector<int> evicted;       // x: bytes away in it
+  std::vector<int> first_writes;  // y: the part that is away for the first time since its content was made
+  std::vector<int> unread;        // e: the part that is overwritten before it was read back
+  std::vector<int> unread_host;   // the part of that in the host
   // Flows, per slot.
   std::vector<int> out_host, out_ssd, in_host, in_ssd, first_drops;
   std::vector<int> drops_host, drops_ssd, demoted, promoted;  // kMayChange only: later drops, tier changes
-  // What there is at the end of each slot: after what is due then has left, before what begins then.
+  // Contents of each pool at the end of each slot: after what is due then has left, before what begins then.
   std::vector<int> unwritten;      // to be written, and allowed to be
   std::vector<int> ahead;          // written, and not yet due
   std::vector<int> to_drop;        // used for the last time, to be dropped for the first time
@@ -95,7 +94,7 @@ class ModelMaker {
   double InRate(double rate) const { return rate / kNanosPerSecond * model_.nano_unit / model_.byte_unit; }
   uint32_t Previous(uint32_t slot) const { return slot == 0 ? slots_ - 1 : slot - 1; }
 
-  // Gaps, and their sum from the last point on up to each point.
+  // Adds the gaps, and their sum from the last point on up to each point.
   void AddGaps() {
     for (const LpSlot& slot : timeline_.slots) {
       model_.gaps.push_back(slot.stretches ? Column(kInfinity, 1) : -1);
@@ -124,7 +123,7 @@ class ModelMaker {
     }
   }
 
-  // A content is written for its first eviction: there x and y are one column.
+  // A content is written for its first eviction, for which x and y are one column.
   void AddIntervals(Pools* pools) {
     const bool both = pools->host && pools->ssd;
     LpSum version;
@@ -176,7 +175,7 @@ class ModelMaker {
       *list = add(both);
   }
 
-  // What each pool holds at the end of a slot, from what it held at the end of the one before.
+  // Relates the contents of each pool at the end of a slot to those at the end of the slot before.
   void AddChains(const Pools& pools) {
     const bool both = pools.host && pools.ssd;
     for (uint32_t p = 0; p < slots_; ++p) {
@@ -208,7 +207,7 @@ class ModelMaker {
       for (uint32_t i : releases_[q]) unwritten.Add(pools.first_writes[i], 1);
       for (uint32_t i : begins_[q]) {
         to_drop.Add(pools.first_writes[i], 1);
-        // With one tier, what is elsewhere already is best dropped at once.
+        // If there is one tier, bytes that are elsewhere already are best dropped at once.
         (both ? again : away).Add(pools.evicted[i], 1).Add(pools.first_writes[i], -1);
       }
       for (uint32_t i : dues_[p]) {
@@ -224,7 +223,7 @@ class ModelMaker {
     }
   }
 
-  // Chains go round, so their level must be set somewhere: at the last point, before what begins there.
+  // Chains are circular, so their level must be set somewhere: at the last point, before what begins there.
   void AddLevels(const Pools& pools) {
     const uint32_t last = slots_ - 1;
     LpSum writes, evictions, written;
@@ -272,8 +271,8 @@ class ModelMaker {
     Row(sum, -kInfinity, most);
   }
 
-  // All tiers together: no more of an interval is away than the tensor, and a content is written once at
-  // most.
+  // Limits all tiers together: no more of an interval is away than the tensor, and a content is written once
+  // at most.
   void AddSizes() {
     LpSum written;
     for (uint32_t i = 0; i < timeline_.intervals.size(); ++i) {
@@ -291,7 +290,7 @@ class ModelMaker {
     }
   }
 
-  // rate * (duration + gap) >= the flows of a slot. One flow alone in a slot without a gap is bounded as a
+  // rate * (duration + gap) >= the flows of a slot. A single flow in a slot without a gap is bounded as a
   // column.
   void AddLink(const std::vector<std::pair<const std::vector<int>*, double>>& flows, double rate) {
     for (uint32_t p = 0; p < slots_; ++p) {

@@ -1,7 +1,7 @@
-// LpModel: the linear programme whose value no plan beats. Variables are the bytes away in each idle interval
+// LpModel: the linear program whose value no plan beats. Variables are the bytes away in each idle interval
 // and the bytes that flow in each slot of an LpTimeline. Bytes of all intervals in one pool are
 // interchangeable, which makes it a relaxation of any schedule. docs/planner.md describes it. FindLpBound
-// makes and solves it. Data only; nothing fails.
+// creates and solves it. Pure data; thread-safe; no call fails.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_LP_MODEL_H_
 #define SPILLWAY_POLICY_OFFLINE_LP_MODEL_H_
@@ -32,7 +32,7 @@ struct LpModel {
   std::vector<int> waited;  // column of the sum of the gaps up to the end of each slot
   // Column of the bytes away in each interval, by tier; -1: none. kMayChange: all in evicted_host.
   std::vector<int> evicted_host, evicted_ssd;
-  // With kHostOnly: bytes that the host holds at the end of each slot are the sum of these two columns.
+  // For kHostOnly: the host's bytes at the end of each slot are the sum of these two columns.
   std::vector<int> away, written;
 };
 

@@ -1,4 +1,4 @@
-// lp_solve.h in a build without CLP.
+// The functions of lp_solve.h in a build without CLP.
 
 #include "policy/offline/lp_solve.h"
 

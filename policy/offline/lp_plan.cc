@@ -29,7 +29,7 @@ class Rounding {
   }
 
   TransferPlan Run() {
-    // In the order in which the copy queues write, from the emptiest kernel on.
+    // The order is that in which the copy queues write, from the emptiest kernel on.
     const int64_t start = std::min_element(lifetimes_.live_bytes.begin(), lifetimes_.live_bytes.end()) -
                           lifetimes_.live_bytes.begin();
     std::sort(evictions_.begin(), evictions_.end(), [&](const LpEviction& a, const LpEviction& b) {
@@ -45,7 +45,7 @@ class Rounding {
 
  private:
   // The next eviction of a tier makes up for what rounding took too much or too little. Host pieces are the
-  // tensor's first, SSD pieces its last, so that later evictions of the content find theirs written.
+  // tensor's first, SSD pieces its last, so later evictions of the content find theirs written.
   void Round(const LpEviction& eviction) {
     const Bytes size = workload_.tensors[lifetimes_.intervals[eviction.interval].tensor].bytes;
     const uint32_t pieces = PiecesOf(size, machine_.piece_bytes);
@@ -95,7 +95,7 @@ class Rounding {
     }
   }
 
-  // What goes to the SSD takes the link's time, too.
+  // Takes the link's time for bytes that go to the SSD, too.
   void TakeShare(CopyQueueTime* pcie, int64_t begin, int64_t end, Bytes bytes) const {
     if (machine_.host_bytes == 0 || begin >= end) return;
     const Nanos time = static_cast<Nanos>(static_cast<double>(bytes) / machine_.pcie_out * kNanosPerSecond);

@@ -1,6 +1,6 @@
 // PlanByLp: the LP's solution rounded to whole pieces, as a plan for the simulator (`--policy lp`). For
-// comparison with the planner, which needs milliseconds where this needs seconds. Any thread, each call by
-// itself. Fails as FindLpBound does.
+// comparison with the planner, which needs milliseconds for what takes seconds here. Thread-safe; each call
+// works alone. Fails as FindLpBound does.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_LP_PLAN_H_
 #define SPILLWAY_POLICY_OFFLINE_LP_PLAN_H_
@@ -11,13 +11,13 @@
 
 namespace spillway::policy {
 
-// Which bytes are away is the LP's choice (one tier per interval, a margin of the GPU's memory kept free);
-// when they are written follows from the order of their last uses. Tries three leads for reads from the host
-// by executing the plan, and keeps the best. Errors are FindLpBound's and Execute's.
+// The LP chooses which bytes are away (one tier per interval, a margin of the GPU's memory kept free); the
+// order of their last uses decides when they are written. Tries three leads for reads from the host by
+// executing the plan, and keeps the best. Errors are FindLpBound's and Execute's.
 absl::StatusOr<TransferPlan> PlanByLp(const Workload& workload, const Lifetimes& lifetimes,
                                       const Machine& machine);
 
-// The rounding alone.
+// Only rounds a solution.
 TransferPlan RoundLp(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
                      const LpBound& solution);
 

@@ -17,7 +17,7 @@ struct DeleteSolve {
   void operator()(Clp_Solve* solve) const { ClpSolve_delete(solve); }
 };
 
-// The solver takes columns one after the other.
+// Loads the problem by columns, one after the other, as the solver takes them.
 void Load(const LpProblem& problem, Clp_Simplex* model) {
   const size_t columns = problem.cost.size();
   std::vector<CoinBigIndex> starts(columns + 1, 0);
@@ -36,7 +36,7 @@ void Load(const LpProblem& problem, Clp_Simplex* model) {
                   problem.row_lower.data(), problem.row_upper.data());
 }
 
-// Clp's status; 4: it stopped for numerical trouble.
+// Returns Clp's status; 4: it stopped for numerical trouble.
 int Solve(const LpProblem& problem, int algorithm, int presolve, Clp_Simplex* model) {
   const std::unique_ptr<Clp_Solve, DeleteSolve> options(ClpSolve_new());
   Load(problem, model);
@@ -52,7 +52,7 @@ int Solve(const LpProblem& problem, int algorithm, int presolve, Clp_Simplex* mo
 absl::Status CheckLpSolver() { return absl::OkStatus(); }
 
 absl::StatusOr<LpSolution> SolveLp(const LpProblem& problem) {
-  constexpr int kDualSimplex = 0, kPrimalSimplex = 1;  // the latter is the faster one on these programmes
+  constexpr int kDualSimplex = 0, kPrimalSimplex = 1;  // the second is the faster one on these programs
   constexpr int kPresolve = 0, kNoPresolve = 1;
   std::unique_ptr<Clp_Simplex, DeleteModel> model(Clp_newModel());
   int status = Solve(problem, kPrimalSimplex, kPresolve, model.get());

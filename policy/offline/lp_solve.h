@@ -1,5 +1,5 @@
-// LpProblem: a linear programme as data, and SolveLp, the only place that knows the solver (COIN-OR CLP). A
-// build without CLP has everything but the solver and says so. One thread at a time per problem.
+// LpProblem: a linear program as data, and SolveLp, the only place that knows the solver (COIN-OR CLP). A
+// build without CLP has everything except the solver, and reports that. One thread at a time per problem.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_LP_SOLVE_H_
 #define SPILLWAY_POLICY_OFFLINE_LP_SOLVE_H_
@@ -14,8 +14,8 @@
 
 namespace spillway::policy {
 
-// minimise cost * x with lower <= x <= upper and row_lower <= matrix * x <= row_upper; the matrix by entries,
-// each place once. Infinite bounds are infinite doubles.
+// Minimize cost * x with lower <= x <= upper and row_lower <= matrix * x <= row_upper; the matrix is given by
+// entries, each place once. Infinite bounds are infinite doubles.
 struct LpProblem {
   std::vector<double> cost, lower, upper;
   std::vector<double> row_lower, row_upper;
@@ -59,11 +59,11 @@ struct LpSolution {
   std::vector<double> values;  // of the columns
 };
 
-// Unimplemented, with what is missing, when the build has no solver.
+// Returns Unimplemented, with what is missing, if the build has no solver.
 absl::Status CheckLpSolver();
 
-// FailedPrecondition: no solution exists. Internal: the solver gave up. Unimplemented: as above. Prints
-// nothing.
+// FailedPrecondition: no solution exists. Internal: the solver gave up. Unimplemented: as for CheckLpSolver.
+// Prints nothing.
 absl::StatusOr<LpSolution> SolveLp(const LpProblem& problem);
 
 }  // namespace spillway::policy

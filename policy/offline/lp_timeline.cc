@@ -6,7 +6,7 @@
 namespace spillway::policy {
 namespace {
 
-// Bytes that must be away at each kernel; 0 where everything fits.
+// Returns the bytes that must be away at each kernel; 0 if everything fits.
 std::vector<int64_t> NeedOf(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine) {
   const uint32_t kernels = static_cast<uint32_t>(workload.kernels.size());
   std::vector<bool> moves(workload.tensors.size(), false);
@@ -55,7 +55,7 @@ class TimelineMaker {
   }
 
  private:
-  // An eviction that relieves no kernel in need is of no use: those intervals are left out.
+  // An eviction that relieves no kernel in need is of no use, so those intervals are left out.
   void CollectIntervals() {
     std::vector<uint32_t> in_need(2 * size_t{kernels_} + 1, 0);
     for (size_t k = 0; k < 2 * size_t{kernels_}; ++k)
@@ -87,7 +87,7 @@ class TimelineMaker {
     }
   }
 
-  // Repeated until no point can go; few passes are enough, since a point that goes helps only its neighbours.
+  // Repeats until no point can go; few passes are enough, since a point that goes helps only its neighbors.
   void JoinSlots() {
     const uint32_t points = 2 * kernels_;
     std::vector<uint32_t> next(points), previous(points);

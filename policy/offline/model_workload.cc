@@ -28,7 +28,7 @@ struct Layer {
   Matrix q, k, v, o, gate, up, down;
 };
 
-// What a layer's backward pass reads again.
+// The tensors that a layer's backward pass reads again.
 struct Kept {
   uint32_t x, n1, q, k, v, a, r1, n2, g, u, s;
 };
@@ -157,7 +157,7 @@ class TrainingIteration {
     return Pointwise("Norm_Backward", {kept.x, dr1, d1, d2, d3}, shape_.width);
   }
 
-  // Forward and backward of one micro-batch.
+  // Runs forward and backward of one micro-batch.
   void PassOnce() {
     Matrix* const embedding = shape_.tied ? &head_ : &embedding_;
     uint32_t x = Pointwise("Embedding_Forward", {embedding->weight}, shape_.width);

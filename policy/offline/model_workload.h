@@ -1,7 +1,7 @@
-// Model workloads: one training iteration of a Llama, generated from its shapes alone (norms and biases are left
-// out), for planning and simulating jobs of which there is no recording. Kernel times are the larger of
-// operations over a stated FLOP/s and bytes over a stated bandwidth: estimates, no measurements. Pure; any
-// thread.
+// Model workloads: one training iteration of a Llama, generated from its shapes alone (norms and biases are
+// left out), for planning and simulating jobs without a recording. A kernel's time is the larger of
+// operations over a stated FLOP/s and bytes over a stated bandwidth: estimates, no measurements. Pure;
+// thread-safe.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_MODEL_WORKLOAD_H_
 #define SPILLWAY_POLICY_OFFLINE_MODEL_WORKLOAD_H_
@@ -33,12 +33,12 @@ struct ModelOptions {
   double bandwidth = 3.3e12;  // of the GPU's memory, bytes a second
 };
 
-// Those of policy/estimate's models that are Llamas: "granite-3b, ..., llama-8b (llama3-8b)".
+// Returns the models of policy/estimate that are Llamas: "granite-3b, ..., llama-8b (llama3-8b)".
 std::string ModelNames();
 
-// "llama3-70b" or "llama3-70b:micro_batches=4,batch=2,sequence=2048,layers=20,precision=fp32,
-// tensor_parallel=2,tflops=50,bandwidth=3.9e12". NotFound when the part before the colon names no model,
-// InvalidArgument with what is accepted for the rest.
+// Reads "llama3-70b" or "llama3-70b:micro_batches=4,batch=2,sequence=2048,layers=20,precision=fp32,
+// tensor_parallel=2,tflops=50,bandwidth=3.9e12". NotFound if the part before the colon names no model;
+// InvalidArgument, with what is accepted, for the rest.
 absl::StatusOr<ModelOptions> ParseModel(absl::string_view text);
 
 // All activations are kept for the backward pass; attention keeps no matrix of scores. The options must be

@@ -1,5 +1,6 @@
 // ScheduleCsv: the events of an execution as a table (`spillway simulate --schedule`), one row each: kernels,
-// moves, drops and where persistent tensors begin. tests/policy/referee reads it. Pure; nothing fails.
+// moves, drops and the initial places of persistent tensors. tests/policy/referee reads it. Pure;
+// thread-safe; no call fails.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_SCHEDULE_CSV_H_
 #define SPILLWAY_POLICY_OFFLINE_SCHEDULE_CSV_H_
@@ -10,7 +11,7 @@
 
 namespace spillway::policy {
 
-// Header kind,iteration,id,first,last,src,dst,start_us,end_us. Times in microseconds, exact.
+// The header is kind,iteration,id,first,last,src,dst,start_us,end_us. Times are in microseconds, exact.
 std::string ScheduleCsv(const Execution& execution);
 
 }  // namespace spillway::policy

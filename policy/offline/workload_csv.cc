@@ -18,7 +18,7 @@ namespace {
 constexpr double kNanosPerMicro = 1000.0;
 constexpr double kLongestMicros = 1e12;  // eleven days; longer is a damaged number
 
-// The lines of a CSV file with their columns found by name.
+// The lines of a CSV file, with the columns found by name.
 class CsvReader {
  public:
   CsvReader(absl::string_view file, absl::string_view bytes) : file_(file), bytes_(bytes) {}
@@ -33,7 +33,7 @@ class CsvReader {
     return absl::OkStatus();
   }
 
-  // False at the end of the file.
+  // Returns false at the end of the file.
   bool Next() {
     while (end_ < bytes_.size()) {
       offset_ = end_;
@@ -48,7 +48,7 @@ class CsvReader {
     }
     return false;
   }
-  // The text of the column at `place` of ReadHeader's list; empty when the line is too short.
+  // Returns the text of the column at `place` of ReadHeader's list; empty if the line is too short.
   absl::string_view Field(size_t place) const {
     return places_[place] < fields_.size() ? fields_[places_[place]] : absl::string_view();
   }
@@ -86,7 +86,7 @@ absl::Status ReadTensors(absl::string_view bytes, std::vector<WorkloadTensor>* t
   return absl::OkStatus();
 }
 
-// Ascending, without repeats. False when it is no list of numbers.
+// Reads ids into ascending order, without repeats. Returns false if the text is no list of numbers.
 bool ParseIds(absl::string_view text, std::vector<uint32_t>* ids) {
   for (absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
     uint32_t id = 0;

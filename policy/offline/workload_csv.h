@@ -1,5 +1,5 @@
 // Workloads as the two CSV files of a G10 trace (tests/policy/g10). Bytes in, bytes out; the caller reads and
-// writes the files. Pure; any thread.
+// writes the files. Pure; thread-safe.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_WORKLOAD_CSV_H_
 #define SPILLWAY_POLICY_OFFLINE_WORKLOAD_CSV_H_
@@ -16,8 +16,8 @@ namespace spillway::policy {
 // InvalidArgument with the file's name, the line and the offset of the line in the file.
 absl::StatusOr<Workload> ParseCsvWorkload(absl::string_view kernels_csv, absl::string_view tensors_csv);
 
-// The same form back. It has no lives: a tensor that lives over the iteration's end becomes persistent there,
-// any other lives from its first to its last kernel. Commas and line ends in names become other signs.
+// Write the same form. It has no lives: a tensor that lives over the iteration's end becomes persistent
+// there, any other lives from its first to its last kernel. Commas and line ends in names become other signs.
 std::string KernelsCsv(const Workload& workload);
 std::string TensorsCsv(const Workload& workload);
 

@@ -43,8 +43,8 @@ bool IterationBoundaries::NoteAnchor(LaunchIndex index, uint64_t signature) {
     anchor_gap_ = most;
     return true;
   }
-  // The new distance must be wider than unequal lengths explain: then the old anchor came several times an
-  // iteration.
+  // The new distance must be wider than unequal lengths explain: the old anchor came several times an
+  // iteration then.
   if (anchor_gap_ != 0 && least <= anchor_gap_ + anchor_gap_ / kUneven) return false;
   anchor_ = signature;
   anchor_at_ = index;

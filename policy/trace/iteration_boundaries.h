@@ -1,7 +1,7 @@
-// IterationBoundaries: where the iterations of a job begin. Goes by the job's own marks (PyTorch's
-// Optimizer.step) once there are any. Without marks an anchor stands for the boundary: a launch that comes at
-// about equal distances. The widest such distance is taken, so that the anchor comes once an iteration.
-// SequenceTracker gives it each launch. One thread; nothing fails.
+// IterationBoundaries: the points at which the iterations of a job begin. It uses the job's own marks
+// (PyTorch's Optimizer.step) once there are any. Before that an anchor stands for the boundary: a launch that
+// comes at about equal distances. The anchor with the widest distance is taken, so that it comes once an
+// iteration. SequenceTracker gives it each launch. One thread; no call fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_ITERATION_BOUNDARIES_H_
 #define SPILLWAY_POLICY_TRACE_ITERATION_BOUNDARIES_H_
@@ -16,15 +16,15 @@ namespace spillway::policy {
 
 class IterationBoundaries {
  public:
-  // `longest`, in launches: launches further apart are not of neighbouring iterations.
+  // `longest`, in launches: launches further apart do not belong to neighboring iterations.
   explicit IterationBoundaries(uint32_t longest) : longest_(longest) {}
 
-  // The next launch, with its index. `marked`: the job marked the end of an iteration just before it. True
-  // when an iteration begins with this launch.
+  // Adds the next launch, with its index. `marked`: the job marked the end of an iteration just before it.
+  // Returns true if an iteration begins with this launch.
   bool Add(LaunchIndex index, uint64_t signature, bool marked);
-  // Whether the job marks its iterations itself.
+  // Returns whether the job marks its iterations itself.
   bool marked() const { return marked_; }
-  // Launches are missing before the next one. That the job marks its iterations is not forgotten.
+  // Records that launches are missing before the next one. It stays known that the job marks its iterations.
   void Restart();
 
  private:
@@ -40,8 +40,8 @@ class IterationBoundaries {
   const uint32_t longest_;
   bool marked_ = false;
   std::unordered_map<uint64_t, Recent> recent_;
-  // The anchor: the launch that is taken for an iteration's beginning. anchor_gap_ is its greatest distance
-  // lately; 0: there is no anchor.
+  // The anchor: the launch that stands for an iteration's beginning. anchor_gap_ is its greatest recent
+  // distance; 0: there is no anchor.
   uint64_t anchor_ = 0;
   LaunchIndex anchor_at_ = 0;
   uint64_t anchor_gap_ = 0;

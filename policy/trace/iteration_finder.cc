@@ -5,10 +5,10 @@
 namespace spillway::policy {
 namespace {
 
-// How many earlier launches with the latest one's signature are tried as its place one iteration ago. A
-// launch may come that often within an iteration.
+// The number of earlier launches with the latest one's signature that are tried as its place one iteration
+// ago. A launch may come that often within an iteration.
 constexpr int kOccurrences = 8;
-// Distances under watch at a time, and matches in a row before one is watched.
+// The number of distances under watch at a time, and of matches in a row before one is watched.
 constexpr size_t kMostCandidates = 16;
 constexpr uint64_t kMatchesToWatch = 4;
 
@@ -57,7 +57,8 @@ void IterationFinder::Nominate() {
   }
 }
 
-// Of the distances that have matched for a whole run, the one that explains most of what came before.
+// Among the distances that have matched for a whole run, returns the one that explains most of what came
+// before.
 const IterationFinder::Candidate* IterationFinder::Best() const {
   const Candidate* best = nullptr;
   for (const Candidate& candidate : candidates_) {
@@ -72,7 +73,7 @@ const IterationFinder::Candidate* IterationFinder::Best() const {
 uint32_t IterationFinder::Found(const Trace& trace, LaunchIndex end) const {
   const Candidate* const best = Best();
   if (best == nullptr || end - trace.begin() < best->distance) return 0;
-  // Signatures are equal; an iteration is taken for equal only when tags and blocks are.
+  // Signatures are equal; an iteration counts as equal only if tags and blocks are.
   for (LaunchIndex i = end; i-- > end - best->distance && i >= trace.begin() + best->distance;) {
     if (!trace.SameLaunch(i, i - best->distance)) return 0;
   }

@@ -7,15 +7,16 @@
 namespace spillway::policy {
 namespace {
 
-// Most of fewer samples may be of disturbed launches, as where code is loaded in a job's first iterations.
+// Most of fewer samples may come from disturbed launches, such as those that load code in a job's first
+// iterations.
 constexpr size_t kFewSamples = 4;
-// A place with one sample is taken to be like its kind: that one may have had code to load before it.
+// A place with one sample is expected to be like its kind: that sample may have had code to load before it.
 constexpr uint32_t kLeastOfPlace = 2;
 
-// Longer than any launch (36 years), and sums of a few such times stay in range.
+// Longer than any launch (36 years); sums of a few such times stay in range.
 constexpr Nanos kLongest = Nanos{1} << 60;
 
-// Of an even number the lower one: what disturbs a launch makes it longer.
+// Returns the median, the lower one of an even number: disturbances make a launch longer.
 Nanos Median(std::span<Nanos> samples) {
   const auto middle = samples.begin() + static_cast<ptrdiff_t>((samples.size() - 1) / 2);
   std::ranges::nth_element(samples, middle);

@@ -1,7 +1,7 @@
 // KernelTimes: how long launches take on the GPU, learnt from measured samples per kind of launch. A kind is
 // a function on blocks of given sizes, wherever they lie. A sample lasts until the next launch that names a
-// block, and what runs in between depends on the place in the iteration. So samples are kept by place, too.
-// The launch timer measures, the planner asks. Data only; nothing fails.
+// block, and the work in between depends on the place in the iteration, so samples are kept by place, too.
+// The launch timer measures, the planner asks. Data only; no call fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_KERNEL_TIMES_H_
 #define SPILLWAY_POLICY_TRACE_KERNEL_TIMES_H_
@@ -17,41 +17,43 @@
 
 namespace spillway::policy {
 
-// Equal for launches of one function (`tag`) on blocks of the same sizes in the same order. Never 0.
+// Returns a value that is equal for launches of one function (`tag`) on blocks of the same sizes in the same
+// order. Never 0.
 uint64_t KindOf(uint64_t tag, std::span<const Bytes> bytes_of_blocks);
 
 struct LaunchKind {
   uint64_t own = 0;
-  // Of the launch and the one behind it, both with their very blocks, which an iteration that recurs names
-  // again; 0: not known.
+  // Identifies the launch and the one behind it, both with their very blocks, which an iteration that recurs
+  // names again; 0: not known.
   uint64_t place = 0;
 };
-// Of the trace's launch at `index`, with the one at `behind` behind it. Blocks without a size count as empty.
+// Returns the kind of the trace's launch at `index`, with the one at `behind` behind it. Blocks without a
+// size count as empty.
 LaunchKind KindAt(const Trace& trace, LaunchIndex index, LaunchIndex behind, const BlockSizes& sizes);
 
-// One writer, or readers: callers synchronise. A copy is a snapshot.
+// One writer, or readers: callers synchronize. A copy is a snapshot.
 class KernelTimes {
  public:
-  // One launch of that kind was measured. A negative time is ignored; 0 counts as 1.
+  // Adds the measured time of one launch of that kind. A negative time is ignored; 0 counts as 1.
   void Add(const LaunchKind& kind, Nanos measured);
 
-  // The median of the latest samples, of fewer than four the least: a launch that was delayed, or a first one
-  // that loaded its code, does not count. Follows a lasting change within kSamples samples. Of the place's
-  // samples; where it has fewer than two, of the kind's. 0: not measured yet, or so long ago that what was
-  // measured since has taken its place.
+  // Returns the median of the latest samples; of fewer than four, the least: a launch that was delayed, or a
+  // first one that loaded its code, does not count. Follows a lasting change within kSamples samples. The
+  // samples are the place's, or the kind's if the place has fewer than two. 0: not measured yet, or so long
+  // ago that later samples have taken the place.
   Nanos Of(const LaunchKind& kind) const;
-  // How many samples are kept: 0 to kSamples.
+  // Returns how many samples are kept: 0 to kSamples.
   uint32_t SamplesOfKind(const LaunchKind& kind) const { return SamplesOf(kind.own); }
   uint32_t SamplesOfPlace(const LaunchKind& kind) const { return SamplesOf(kind.place); }
 
-  // For kinds that were never measured: the median of the latest samples of all kinds. 0: nothing was
+  // Returns the median of the latest samples of all kinds, for kinds that were never measured. 0: nothing was
   // measured.
   Nanos Typical() const;
 
-  // Kinds and places. 0: nothing was measured.
+  // Returns the number of kinds and places. 0: nothing was measured.
   size_t kinds() const { return young_.size() + old_.size(); }
 
-  static constexpr uint32_t kSamples = 8;         // kept of a kind
+  static constexpr uint32_t kSamples = 8;         // kept of one kind
   static constexpr uint32_t kLatest = 256;        // kept of all kinds together
   static constexpr size_t kGeneration = 1 << 15;  // kinds and places; at most two generations are kept
 
@@ -64,8 +66,8 @@ class KernelTimes {
   const Samples* Find(uint64_t key) const;
   uint32_t SamplesOf(uint64_t key) const;
 
-  // Kinds measured since the last change of generations, and those of the generation before: when the young
-  // ones are full, they become the old ones, and what was not measured for that long is forgotten.
+  // Kinds measured since the last change of generations, and those of the generation before. When the young
+  // ones are full, they become the old ones, and kinds that were not measured for that long are forgotten.
   std::unordered_map<uint64_t, Samples> young_;
   std::unordered_map<uint64_t, Samples> old_;
   std::array<Nanos, kLatest> latest_{};

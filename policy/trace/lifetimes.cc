@@ -30,7 +30,7 @@ class TensorIntervals {
     for (uint32_t k : uses_) {
       if (Writes(k)) last_writer = static_cast<int32_t>(k);
     }
-    // Content at the start of the iteration: of a persistent tensor, what the iteration before left.
+    // Content at the start of the iteration: that of a persistent tensor was left by the iteration before.
     uint32_t version = lifetimes->versions++;
     const uint32_t first_version = version;
     int32_t written = static_cast<int32_t>(uses_.front());
@@ -47,7 +47,7 @@ class TensorIntervals {
       interval.returns = (!last || persistent_) && Reads(interval.before);
       interval.never_dirty = persistent_ && last_writer < 0;
       if (interval.before < interval.after + 2) continue;
-      if (interval.after >= kernels_) {  // from its last use's own iteration on
+      if (interval.after >= kernels_) {  // counted from its last use's own iteration on
         interval.after -= kernels_;
         interval.before -= kernels_;
         interval.written -= static_cast<int32_t>(kernels_);
@@ -68,7 +68,7 @@ class TensorIntervals {
   uint32_t end_;  // the kernel before which it is freed
 };
 
-// When a tensor holds memory; nothing when no kernel names it. A persistent one always does.
+// Returns when a tensor takes memory; none if no kernel names it. A persistent one always does.
 std::optional<TensorLife> LifeOf(const Workload& workload, uint32_t tensor,
                                  const std::vector<uint32_t>& uses) {
   if (uses.empty()) return std::nullopt;

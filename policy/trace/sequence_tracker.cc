@@ -8,15 +8,15 @@
 namespace spillway::policy {
 namespace {
 
-// In a job that marks its iterations, a repeat without a mark in it is part of an iteration, unless it goes
-// on for so many runs.
+// If a job marks its iterations, a repeat without a mark in it is part of an iteration, unless it goes on for
+// this many runs.
 constexpr uint64_t kRunsOfAPhase = 8;
 // Launches kept at least while the job is in a sequence, which may turn out to be part of a longer one.
 constexpr LaunchIndex kKeptOnASequence = 1 << 15;
-// Hashes of iterations that are remembered. When there are more, all are forgotten.
+// The number of iterations whose hashes are remembered. If there are more, all are forgotten.
 constexpr size_t kMostIterationsSeen = 4096;
 
-// Launches start..end-1 with the events before each of them, counted from 0.
+// Returns launches start..end-1 with the events before each of them, counted from 0.
 Trace Cut(const Trace& trace, LaunchIndex start, LaunchIndex end) {
   Trace cut;
   const auto events = trace.events();
@@ -69,7 +69,8 @@ void SequenceTracker::Follow(LaunchIndex index, uint64_t signature) {
   ++counts_.left;
 }
 
-// At the job's first mark: what was learnt without marks may be a part of an iteration.
+// Forgets everything at the job's first mark: a sequence that was learnt without marks may be a part of an
+// iteration.
 void SequenceTracker::ForgetSequences() {
   if (sequence_ != kNoSequence) ++counts_.left;
   sequence_ = kNoSequence;
@@ -79,9 +80,9 @@ void SequenceTracker::ForgetSequences() {
   entered_before_.clear();
 }
 
-// The iteration from iteration_at_ up to `end` becomes a sequence, unless the job was in one from its
-// beginning: at once when the job marks its iterations, else when the same iteration comes again, for then
-// its beginning is a guess.
+// Makes the iteration from iteration_at_ up to `end` a sequence, unless the job was in one from its
+// beginning. This happens at once if the job marks its iterations. Otherwise it happens when the same
+// iteration comes again, since its beginning is a guess.
 void SequenceTracker::CloseIteration(const Trace& trace, LaunchIndex end) {
   const LaunchIndex start = iteration_at_;
   if (start == kNever || start < trace.begin()) return;
@@ -113,7 +114,8 @@ KnownSequences::Added SequenceTracker::Learn(const Trace& trace, LaunchIndex sta
 void SequenceTracker::FindSequence(const Trace& trace, LaunchIndex index) {
   const std::optional<SequencePlace> place = known_.Recognise();
   if (!place) return FindIteration(trace, index);
-  // Where marks are missing, a sequence may begin anywhere. Where the job entered it is worth remembering.
+  // A sequence may begin anywhere if there are no marks. The launch at which the job entered it is worth
+  // remembering.
   if (place->clear && place->run < KnownSequences::kLongestRun && !boundaries_.marked()) {
     const auto iteration_launches = static_cast<uint32_t>(known_.SignaturesOf(place->sequence).size());
     const uint32_t back = (place->run - 1) % iteration_launches;
@@ -122,7 +124,7 @@ void SequenceTracker::FindSequence(const Trace& trace, LaunchIndex index) {
   Enter(place->sequence, place->position, place->run, index);
 }
 
-// What the job has just done twice becomes a sequence.
+// Makes a sequence of what the job has just done twice.
 void SequenceTracker::FindIteration(const Trace& trace, LaunchIndex index) {
   const LaunchIndex end = index + 1;
   const uint32_t iteration_launches = finder_.Repeats();

@@ -1,8 +1,8 @@
-// SequenceTracker: says launch by launch which sequence a job is in, and where in it. Learns sequences: an
-// iteration that was marked, one that came twice in a row, or one that came again later. Notices when the job
-// leaves its sequence and when it is back in one. The predictor's thread gives it each launch and plans for
-// the sequence that it names. Keeps the launches of each sequence as a trace of its own. One thread; nothing
-// fails.
+// SequenceTracker tells, launch by launch, which sequence a job is in, and where in it. It learns sequences:
+// an iteration that was marked, one that came twice in a row, or one that came again later. It notices when
+// the job leaves its sequence and when it is back in one. The predictor's thread gives it each launch and
+// plans for the sequence that it names. It keeps the launches of each sequence as a trace of its own. One
+// thread; no call fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_SEQUENCE_TRACKER_H_
 #define SPILLWAY_POLICY_TRACE_SEQUENCE_TRACKER_H_
@@ -23,10 +23,10 @@ namespace spillway::policy {
 // Counts since the start.
 struct SequenceCounts {
   uint64_t entered = 0;   // times that the job entered a sequence
-  uint64_t back = 0;      // of those: one that it had followed before
+  uint64_t back = 0;      // of these: one that it had followed before
   uint64_t left = 0;      // times that a launch was not the sequence's next
-  uint64_t launches = 0;  // looked at
-  uint64_t followed = 0;  // of those: the next one of the sequence that the job was in
+  uint64_t launches = 0;  // launches added
+  uint64_t followed = 0;  // of these: the next one of the sequence that the job was in
 };
 
 class SequenceTracker {
@@ -34,17 +34,18 @@ class SequenceTracker {
   explicit SequenceTracker(const IterationOptions& iterations,
                            const SequenceOptions& sequences = SequenceOptions());
 
-  // Looks at launch `index` of `trace`, the next after the one looked at before. `marked`: the job marked the
-  // end of an iteration just before it.
+  // Adds launch `index` of `trace`, the next after the one added before. `marked`: the job marked the end of
+  // an iteration just before it.
   void Add(const Trace& trace, LaunchIndex index, bool marked);
-  // Launches are missing before the next one: the job is in no sequence.
+  // Records that launches are missing before the next one: the job is in no sequence.
   void Restart();
 
-  // The sequence that the launch looked at last belongs to; kNoSequence: none.
+  // Returns the sequence of the launch added last; kNoSequence: none.
   SequenceId sequence() const { return sequence_; }
-  // The index at which that sequence's position 0 was, or would have been. Positions count on from there.
+  // Returns the index at which that sequence's position 0 was, or would have been. Positions count on from
+  // there.
   LaunchIndex start() const { return start_; }
-  // Goes up whenever sequence() or start() have changed.
+  // Returns a number that goes up whenever sequence() or start() has changed.
   uint64_t version() const { return counts_.entered + counts_.left; }
 
   // The sequence's launches, with the allocations and frees between them, as a trace that begins with launch
@@ -53,7 +54,7 @@ class SequenceTracker {
   bool Knows(SequenceId sequence) const { return iterations_.contains(sequence); }
   size_t sequences() const { return iterations_.size(); }
   const SequenceCounts& counts() const { return counts_; }
-  // How many of the latest launches the trace must keep, for sequences still to be found.
+  // Returns how many of the latest launches the trace must keep, for sequences still to be found.
   LaunchIndex wanted() const;
 
  private:
@@ -74,8 +75,8 @@ class SequenceTracker {
 
   SequenceId sequence_ = kNoSequence;
   LaunchIndex start_ = 0;
-  LaunchIndex entered_at_ = 0;         // the first launch of those in a row that were the sequence's
-  LaunchIndex iteration_at_ = kNever;  // where the iteration under way began; kNever: not known
+  LaunchIndex entered_at_ = 0;         // the first of the launches in a row that were the sequence's
+  LaunchIndex iteration_at_ = kNever;  // beginning of the iteration in progress; kNever: not known
   std::set<SequenceId> entered_before_;
   SequenceCounts counts_;
 };

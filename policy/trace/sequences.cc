@@ -28,7 +28,7 @@ KnownSequences::Added KnownSequences::Add(std::span<const uint64_t> signatures) 
   return {id, 0, true};
 }
 
-// The sequence that has these launches, in any rotation.
+// Returns the sequence that has these launches, in any rotation.
 KnownSequences::Added KnownSequences::Find(std::span<const uint64_t> signatures) const {
   const auto places = places_.find(signatures.front());
   if (places == places_.end()) return {};
@@ -75,7 +75,7 @@ void KnownSequences::Note(uint64_t signature) {
   ++noted_;
 }
 
-// How many of the latest launches, up to `most`, are those up to the place.
+// Returns how many of the latest launches, up to `most`, are those up to the place.
 uint32_t KnownSequences::RunAt(const Place& place, uint32_t most) const {
   const std::vector<uint64_t>& sequence = sequences_.at(place.sequence).signatures;
   const auto known = static_cast<uint32_t>(std::min<uint64_t>({noted_, most, kLongestRun}));
@@ -91,7 +91,7 @@ std::optional<SequencePlace> KnownSequences::Recognise() const {
   if (noted_ == 0) return std::nullopt;
   const auto found = places_.find(latest_[(all_noted_ - 1) % kLongestRun]);
   if (found == places_.end() || found->second.size() > kMostPlaces) return std::nullopt;
-  // A short look first: it excludes most places.
+  // The first look is a short one, which excludes most places.
   const uint32_t shortest = std::max(options_.clear, options_.tied);
   std::vector<SequencePlace> best;
   for (const uint32_t most : {shortest, kLongestRun}) {

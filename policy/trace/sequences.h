@@ -1,8 +1,8 @@
 // KnownSequences: a bounded library of the sequences that a job repeats, each the launch signatures of one
-// iteration, and where among them the job is now, judged by its latest launches. A sequence goes round: after
-// its last launch comes its first. SequenceTracker adds sequences and reports launches; what a sequence is
-// good for (its plan) is kept by the caller under the sequence's id. One thread; nothing fails. Signatures
-// are all it looks at.
+// iteration, and the job's present place among them, judged by its latest launches. A sequence is circular:
+// its first launch comes after its last. SequenceTracker adds sequences and reports launches; the caller
+// keeps what belongs to a sequence (its plan) under the sequence's id. Only signatures are looked at. One
+// thread; no call fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_SEQUENCES_H_
 #define SPILLWAY_POLICY_TRACE_SEQUENCES_H_
@@ -25,17 +25,17 @@ inline constexpr SequenceId kNoSequence = 0;
 struct SequenceOptions {
   size_t most_sequences = 32;
   size_t most_launches = size_t{1} << 19;  // of all sequences together; a longer sequence is not added
-  // How many of the latest launches must fit a place before it is believed:
-  uint32_t alone = 2;  // when the latest launch stands nowhere else
-  uint32_t clear = 8;  // when it fits further back than all other places
-  uint32_t tied = 16;  // when several places fit equally well
+  // The number of latest launches that must fit a place before it is believed:
+  uint32_t alone = 2;  // if the latest launch stands nowhere else
+  uint32_t clear = 8;  // if it fits further back than all other places
+  uint32_t tied = 16;  // if several places fit equally well
 };
 
 // The place of a launch in a sequence.
 struct SequencePlace {
   SequenceId sequence = kNoSequence;
   uint32_t position = 0;
-  uint32_t run = 0;  // so many of the latest launches fit it; KnownSequences::kLongestRun at most are counted
+  uint32_t run = 0;    // number of latest launches that fit it, counted up to KnownSequences::kLongestRun
   bool clear = false;  // no other place fits as far back
 };
 
@@ -46,10 +46,10 @@ class KnownSequences {
   KnownSequences() : KnownSequences(SequenceOptions()) {}
   explicit KnownSequences(const SequenceOptions& options);
 
-  // Adds the launches of one iteration, from where it begins if that is known. A sequence that is known
-  // already, in any rotation, keeps its id and its rotation; `position` says where signatures[0] stands in
-  // it. Sequences are forgotten until the new one fits: those followed least lately, and first those never
-  // followed for a whole iteration when they are many. kNoSequence: it is too long.
+  // Adds the launches of one iteration, from its beginning if that is known. A sequence that is known
+  // already, in any rotation, keeps its id and its rotation; `position` is the place of signatures[0] in it.
+  // Sequences are forgotten until the new one fits: those followed least recently, and first, if they are
+  // many, those never followed for a whole iteration. kNoSequence: it is too long.
   struct Added {
     SequenceId sequence = kNoSequence;
     uint32_t position = 0;
@@ -65,21 +65,22 @@ class KnownSequences {
   // Forgets all sequences and launches. Ids go on: none is given to another sequence.
   void Clear();
 
-  // The job's next launch. To be called for each launch, in a known sequence or not. Constant time.
+  // Records the job's next launch. Must be called for each launch, in a known sequence or not. Constant time.
   void Note(uint64_t signature);
-  // The launches before the next one are not known.
+  // Records that the launches before the next one are not known.
   void ForgetLatest() { noted_ = 0; }
-  // The place of the launch noted last: as soon as there is no doubt about it, or the best guess when the
-  // doubt has lasted; none until then. Looks at up to kMostPlaces places.
+  // Returns the place of the launch recorded last: as soon as there is no doubt about it, or the best guess
+  // when the doubt has lasted; none until then. Looks at up to kMostPlaces places.
   std::optional<SequencePlace> Recognise() const;
 
-  // The job has followed the sequence for so many launches and still does.
+  // Records that the job has followed the sequence for this many launches and still does.
   void NoteFollowed(SequenceId sequence, uint64_t launches);
-  // The job left the sequence after so many launches, where `position` was expected. It may come back close
-  // by, some launches more or less. A sequence that is left soon each time is recognised by longer runs only.
+  // Records that the job left the sequence after this many launches, where `position` was expected. It may
+  // come back close by, some launches more or less. A sequence that is left soon each time is recognized by
+  // longer runs only.
   void NoteLeft(SequenceId sequence, uint32_t position, uint64_t launches);
-  // The job came to the sequence from elsewhere, and this was the first launch that fitted. It is the
-  // likeliest one the next time.
+  // Records that the job came to the sequence from elsewhere, and that this was the first launch that fitted.
+  // It is the likeliest one the next time.
   void NoteEntry(SequenceId sequence, uint32_t position);
 
  private:
@@ -89,14 +90,15 @@ class KnownSequences {
   };
   struct Sequence {
     std::vector<uint64_t> signatures;
-    uint64_t followed_at = 0;  // larger: later
+    uint64_t followed_at = 0;  // a larger number is later
     bool proven = false;       // followed for a whole iteration
     uint32_t entry = 0;
     uint32_t least_run = 0;  // shorter runs are not believed any more
   };
-  // A signature that stands in more places than these says nothing.
+  // A signature that stands in more places than these is no evidence.
   static constexpr size_t kMostPlaces = 64;
-  // For how many launches after it was left a sequence is looked for close to where it was, and how close.
+  // The number of launches for which a sequence that was left is looked for close to the place, and how
+  // close.
   static constexpr uint64_t kSoon = 64;
   static constexpr uint32_t kClose = 16;
 
@@ -118,7 +120,7 @@ class KnownSequences {
 
   std::vector<uint64_t> latest_;  // ring of the last kLongestRun launches
   uint64_t noted_ = 0;            // launches in a row that are known
-  SequencePlace left_;            // where a sequence was left; run unused
+  SequencePlace left_;            // the place where a sequence was left; run unused
   uint64_t left_at_ = 0;          // all_noted_ then
   uint64_t all_noted_ = 0;
 };

@@ -1,6 +1,6 @@
 // Trace: the launches of one device in order, with the blocks that each names, and the allocations and frees
 // between them. Data only, in memory. The recorder appends; the tracker of sequences and the planner read.
-// Old launches are forgotten on request. One thread; nothing fails.
+// Old launches are forgotten on request. One thread; no call fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_TRACE_H_
 #define SPILLWAY_POLICY_TRACE_TRACE_H_
@@ -14,8 +14,8 @@
 
 namespace spillway::policy {
 
-// 64 bits that are equal for equal launches: a tag and blocks in order. Built up without allocating, as the
-// launching thread does; different launches have equal signatures once in 2^64.
+// Makes 64 bits that are equal for equal launches: a tag and blocks in order. It is built without allocating,
+// as the launching thread requires; different launches have equal signatures once in 2^64.
 class SignatureBuilder {
  public:
   explicit SignatureBuilder(uint64_t tag) : value_(Mix(tag ^ 0x9e3779b97f4a7c15u)) {}
@@ -45,18 +45,18 @@ struct BlockEvent {
   LaunchIndex before = 0;
   TraceBlock block = 0;
   Bytes bytes = 0;         // of an allocation; 0: a free
-  Bytes copied_bytes = 0;  // of those, what is copied when the block moves; only the recorder's events say
+  Bytes copied_bytes = 0;  // of these, copied when the block moves; only the recorder's events have it
   bool allocated() const { return bytes != 0; }
 };
 
-// In whole chunks. A block's size does not change, whatever tensor it is given to.
+// Sizes in whole chunks. A block's size does not change, whatever tensor it is given to.
 using BlockSizes = std::unordered_map<TraceBlock, Bytes>;
 
 class Trace {
  public:
   // Appends the next launch.
   void AddLaunch(uint64_t tag, std::span<const TraceBlock> blocks);
-  // Between the last launch and the next. `bytes` in whole chunks, more than 0.
+  // Append between the last launch and the next. `bytes` in whole chunks, more than 0.
   void AddAllocate(TraceBlock block, Bytes bytes) { events_.push_back({end(), block, bytes}); }
   void AddFree(TraceBlock block) { events_.push_back({end(), block, 0}); }
 
@@ -64,12 +64,12 @@ class Trace {
   LaunchIndex begin() const { return first_; }
   LaunchIndex end() const { return first_ + launches_.size(); }
   LaunchRecord at(LaunchIndex index) const;
-  // Same tag and same blocks in the same order.
+  // Returns whether both have the same tag and the same blocks in the same order.
   bool SameLaunch(LaunchIndex a, LaunchIndex b) const;
-  // Events before launches begin()..end(), in order.
+  // Returns the events before launches begin()..end(), in order.
   std::span<const BlockEvent> events() const { return events_; }
 
-  // A trace of launches begin..end-1 alone, which must be there, with the events before each.
+  // Returns a trace of launches begin..end-1 alone, which must be there, with the events before each.
   Trace Slice(LaunchIndex begin, LaunchIndex end) const;
 
   // Forgets launches before `index`, and their events.

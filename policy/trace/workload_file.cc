@@ -12,20 +12,20 @@ constexpr absl::string_view kMagic = "SPILLTRC";
 constexpr uint8_t kVersion = 2;
 constexpr size_t kChecksumBytes = 8;
 
-// FNV-1a: enough to tell a damaged file, nothing more.
+// Returns FNV-1a, which is enough to recognize a damaged file, and no more.
 uint64_t ChecksumOf(absl::string_view bytes) {
   uint64_t sum = 0xcbf29ce484222325u;
   for (char c : bytes) sum = (sum ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
   return sum;
 }
 
-// Seven bits a byte, lowest first; the top bit says that more follow.
+// Appends seven bits a byte, lowest first; the top bit is set if more follow.
 void AppendNumber(uint64_t number, std::string* bytes) {
   for (; number >= 0x80; number >>= 7) bytes->push_back(static_cast<char>(number | 0x80));
   bytes->push_back(static_cast<char>(number));
 }
 
-// Ascending ids as the differences between them.
+// Appends ascending ids as the differences between them.
 void AppendIds(const std::vector<uint32_t>& ids, std::string* bytes) {
   AppendNumber(ids.size(), bytes);
   uint32_t last = 0;
@@ -55,7 +55,7 @@ class Reader {
     }
     return 0;
   }
-  // A number of things of at least one byte each, so that a damaged one cannot ask for endless memory.
+  // Reads a number of things of at least one byte each, so that a damaged one cannot ask for endless memory.
   size_t Count(absl::string_view what) {
     const size_t begin = offset_;
     const uint64_t count = Number(what);

@@ -1,6 +1,6 @@
 // The compact binary form of a Workload (SPILLWAY_TRACE, `spillway simulate --trace`): a magic, a version,
 // then numbers of variable length and a checksum. Bytes in, bytes out; the caller reads and writes the file.
-// Any thread. What it has not written itself it refuses, with the offset.
+// Thread-safe. Bytes that it has not written itself are refused, with the offset.
 
 #ifndef SPILLWAY_POLICY_TRACE_WORKLOAD_FILE_H_
 #define SPILLWAY_POLICY_TRACE_WORKLOAD_FILE_H_
@@ -15,8 +15,9 @@ namespace spillway::policy {
 
 std::string EncodeWorkload(const Workload& workload);
 
-// InvalidArgument, with the offset and what is wrong there, for anything that EncodeWorkload has not written:
-// bytes of another form, cut, longer or damaged ones, or a workload that CheckWorkload does not accept.
+// Returns InvalidArgument, with the offset and what is wrong there, for anything that EncodeWorkload has not
+// written: bytes of another form, cut, longer or damaged ones, or a workload that CheckWorkload does not
+// accept.
 absl::StatusOr<Workload> DecodeWorkload(absl::string_view bytes);
 
 }  // namespace spillway::policy

@@ -1,8 +1,8 @@
 // WriteFacts: which accesses write, learnt from observations. All accesses of a function (its tag) at one
-// place of its access set count as one here. One observed change shows for ever that the access writes. That
-// it only reads is believed after several looks. Correctness never depends on it: a plan may count on it, and
-// the drop is checked. The write sampler adds observations; the planner asks a copy that does not change.
-// Nothing fails.
+// place of its access set count as one here. One observed change shows forever that the access writes. An
+// access is believed to read only after several looks. Correctness never depends on it: a plan may count on
+// it, and the drop is checked. The write sampler adds observations; the planner asks a copy that does not
+// change. No call fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_WRITE_FACTS_H_
 #define SPILLWAY_POLICY_TRACE_WRITE_FACTS_H_
@@ -15,25 +15,25 @@ namespace spillway::policy {
 
 enum class Writes : uint8_t { kUnknown, kNo, kYes };
 
-// Not synchronised: one thread at a time. Copied where another thread plans with it.
+// Not thread-safe. It is copied for another thread that plans with it.
 class WriteFacts {
  public:
-  // Looks without a change after which an access is taken to read only. They are to come from different
-  // iterations: a kernel may write what was there already (a flag, a zero over a zero) in one iteration and
-  // not in another.
+  // The number of looks without a change after which an access counts as one that only reads. The looks are
+  // to come from different iterations: a kernel may write what was there already (a flag, a zero over a zero)
+  // in one iteration and not in another.
   static constexpr uint32_t kLooksForNo = 3;
 
-  // One observation: the block at place `operand` had, or had not, other bytes after a launch of `tag` than
-  // before it.
+  // Adds one observation: the block at place `operand` had, or had not, other bytes after a launch of `tag`
+  // than before it.
   void Note(uint64_t tag, uint32_t operand, bool changed);
 
   // Unknown counts as written wherever bytes depend on it.
   Writes Of(uint64_t tag, uint32_t operand) const;
-  // Whether a further look at the access could change the answer.
+  // Returns whether the answer is known, so that no further look at the access is needed.
   bool Settled(uint64_t tag, uint32_t operand) const { return Of(tag, operand) != Writes::kUnknown; }
 
   size_t size() const { return accesses_.size(); }  // accesses seen
-  // Goes up whenever an answer of Of has changed: what was planned before may be planned better.
+  // Goes up whenever an answer of Of has changed: a new plan may be better than the last one.
   uint64_t version() const { return version_; }
 
  private:

@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kBetweenLooks(200);
 constexpr unsigned kMostThreads = 1024;
 constexpr int kEnding[] = {SIGINT, SIGTERM, SIGHUP};
 
-// What several threads take tasks from.
+// The queue from which several threads take tasks.
 class Queue {
  public:
   Queue(size_t count, const Workers::FallibleTask& task) : task_(task), statuses_(count), end_(count) {}
@@ -42,7 +42,7 @@ class Queue {
     changed_.NotifyAll();
   }
 
-  // Until so many have left Work, or for a moment. Returns whether they have.
+  // Waits until this many threads have left Work, or for a moment. Returns whether they have.
   bool Wait(size_t threads, size_t* done) {
     os::MutexLock lock(&mu_);
     if (left_ < threads) changed_.WaitFor(&mu_, kBetweenLooks);
@@ -50,7 +50,7 @@ class Queue {
     return left_ == threads;
   }
 
-  // After all have left.
+  // Called after all threads have left.
   absl::Status FirstError() {
     os::MutexLock lock(&mu_);
     for (absl::Status& status : statuses_) {
@@ -73,11 +73,11 @@ class Queue {
 extern "C" void ClearAndEnd(int signal) {
   [[maybe_unused]] const ssize_t written =
       ::write(STDERR_FILENO, ProgressBar::kClear, sizeof(ProgressBar::kClear) - 1);
-  ::raise(signal);  // as it would have ended the process without us, when this handler has returned
+  ::raise(signal);  // ends the process as without us, once this handler has returned
 }
 
-// While it lives, a signal that ends the process leaves a clean line. What others handle or ignore stays
-// theirs.
+// While it lives, a signal that ends the process leaves a clean line. Signals that others handle or ignore
+// stay theirs.
 class CleanEnd {
  public:
   CleanEnd() {
@@ -127,7 +127,7 @@ absl::Status Workers::TryForEach(const std::string& what, size_t count, const Fa
   Queue queue(count, task);
   const size_t wanted = std::min<size_t>(threads_, count);
   std::vector<os::Thread> started;
-  // One thread alone that shows nothing needs no other.
+  // A single thread that shows nothing needs no other.
   while (started.size() < wanted && (wanted > 1 || to_ != nullptr)) {
     auto thread = os::StartThread("spillway-work", [&queue] { queue.Work(); });
     if (!thread.ok()) break;

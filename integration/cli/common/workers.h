@@ -1,6 +1,6 @@
-// Workers: tasks that do not need each other, on as many threads as there are processors, and a line on the
-// terminal that says how far they are. What comes of them does not depend on the number of threads. For the
-// commands that simulate. Threads of its own live as long as one call.
+// Workers: tasks that are independent of each other, on as many threads as there are processors, and a line
+// on the terminal that shows their progress. The result does not depend on the number of threads. The
+// commands that simulate use it. Its threads live as long as one call.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_COMMON_WORKERS_H_
 #define SPILLWAY_INTEGRATION_CLI_COMMON_WORKERS_H_
@@ -23,17 +23,17 @@ class Workers {
   using Task = std::function<void(size_t)>;
   using FallibleTask = std::function<absl::Status(size_t)>;
 
-  // `threads`: of tasks at once; 0: one for each processor that this process may use. Where `to` is a
-  // terminal, it shows what is done once kWaitNanos have gone by since now; null: nowhere.
+  // `threads`: the number of tasks at once; 0: one for each processor that this process may use. If `to` is a
+  // terminal, it shows the progress once kWaitNanos have passed since now; null: nowhere.
   explicit Workers(unsigned threads, std::FILE* to = nullptr, const os::Clock* clock = os::Clock::System());
 
   // Calls task(0) to task(count - 1), each once, lower ones first, and returns when all have returned. `what`
-  // names it all: "simulating". Where the system has no thread left, those that there are do it. A signal
+  // names the work: "simulating". If the system has no thread left, the existing ones do the work. A signal
   // that would end the process ends it at once, and takes the line off the terminal before.
   void ForEach(const std::string& what, size_t count, const Task& task);
 
-  // Likewise. After an error none of a higher number is begun. The error is that of the lowest number: the
-  // same as on one thread.
+  // Like ForEach, but after an error no task with a higher number is begun. The error is that of the lowest
+  // number, as on one thread.
   absl::Status TryForEach(const std::string& what, size_t count, const FallibleTask& task);
 
   unsigned threads() const { return threads_; }
@@ -44,7 +44,7 @@ class Workers {
   const unsigned threads_;
   std::FILE* const to_;  // null: no terminal
   const os::Clock* const clock_;
-  const int64_t begin_;  // of this object
+  const int64_t begin_;  // when this object was created
 };
 
 // Adds the option --threads; `threads` must live until the command line has been parsed.

@@ -29,19 +29,19 @@ constexpr uint64_t kLeastHostTier = 64 * kMebibyte;
 // The smallest reserve that is offered, and the space that it must leave.
 constexpr uint64_t kSmallReserve = kGibibyte;
 constexpr uint64_t kLeastSpace = kGibibyte;
-// A disk slower than this part of the fastest is left out: what it takes comes back late.
+// A disk slower than this part of the fastest is left out: its bytes come back late.
 constexpr double kTooSlow = 1.0 / 8;
-// Disks below this part of the link's rate make host memory worth more than it is worth beside fast ones.
+// The part of the link's rate below which disks make host memory worth more than beside fast ones.
 constexpr double kSlowBesideLink = 0.5;
 
-// "5GiB", "1536MiB": exact, and as a setting takes it.
+// Returns "5GiB" or "1536MiB": exact, and in a setting's form.
 std::string SizeText(uint64_t bytes) {
   if (bytes % kMebibyte != 0) return absl::StrCat(bytes);
   return bytes % kGibibyte == 0 ? absl::StrCat(bytes / kGibibyte, "GiB")
                                 : absl::StrCat(bytes / kMebibyte, "MiB");
 }
 
-// Coarser where it is large: figures to be read by people.
+// Rounds larger values more coarsely, since people read them.
 uint64_t RoundedDown(uint64_t bytes) {
   const uint64_t unit = bytes >= 8 * kGibibyte ? kGibibyte : bytes >= kGibibyte ? kGibibyte / 4 : kChunkBytes;
   return bytes / unit * unit;
@@ -71,7 +71,7 @@ class Choice {
     const auto found = facts_.given.values.find(name);
     return found == facts_.given.values.end() ? nullptr : &found->second;
   }
-  // The reserve in force with what is chosen.
+  // Returns the space under the reserve that is chosen.
   uint64_t SpaceOf(const DiskFacts& disk) const {
     DiskFacts with = disk;
     if (new_reserve_) with.reserve_bytes = *new_reserve_;
@@ -103,7 +103,8 @@ class Choice {
   std::vector<ChosenSetting> settings_;
 };
 
-// A smaller reserve where the default leaves no space on any disk, and a smaller one would. The user's own stays.
+// Chooses a smaller reserve if the default leaves no space on any disk and a smaller one would. The user's
+// own stays.
 void Choice::ChooseReserve() {
   if (const std::string* const given = Given("disk_reserve")) {
     reserve_ = {"disk_reserve", *given, "as given", true};
@@ -124,7 +125,7 @@ void Choice::ChooseReserve() {
               false};
 }
 
-// Usable directories, one of each file system, without those that are much slower than the fastest.
+// Returns usable directories, one of each file system, without those that are much slower than the fastest.
 std::vector<const DiskFacts*> Choice::ChooseDisks() {
   double fastest = 0;
   for (const DiskFacts& disk : facts_.disks) {
@@ -237,7 +238,7 @@ std::string EntryText(const std::string& path, uint64_t cap_bytes) {
   return cap_bytes == 0 ? path : absl::StrCat(path, ":", SizeText(cap_bytes));
 }
 
-// Whether a job's start refuses the directories that the user has named.
+// Returns whether a job's start refuses the directories that the user has named.
 bool Choice::DirectoriesAreRefused() const {
   const auto refused = [](const DiskFacts& disk) { return !disk.start.problem.empty(); };
   const auto usable = [this](const DiskFacts& disk) { return Usable(disk); };
@@ -245,8 +246,9 @@ bool Choice::DirectoriesAreRefused() const {
          std::none_of(facts_.disks.begin(), facts_.disks.end(), usable);
 }
 
-// Where the user has named a list for each rank: `disks` for this rank, and the others' lists without what this
-// rank found not to work. Empty: there is one list for all, or one would be empty, which no setting can say.
+// Returns the lists if the user has named one for each rank: `disks` for this rank, and the others' lists
+// without the directories that this rank found not to work. Empty if there is one list for all, or if a list
+// would be empty, which no setting can express.
 std::string Choice::RankLists(const std::vector<const DiskFacts*>& disks) const {
   const std::string* const given = Given("dirs");
   if (given == nullptr) return "";

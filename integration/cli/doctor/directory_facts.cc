@@ -98,7 +98,7 @@ std::optional<MountFacts> FasterThan(const DiskFacts& disk) {
   };
   struct stat info = {};
   if (::stat(disk.start.path.c_str(), &info) != 0) return std::nullopt;
-  // Of what is not known as slow only a solid-state drive is surely no slower.
+  // If the drive is not known to be slow, only a solid-state drive is surely no slower.
   return FasterMount(std::max(DriveKindOf(io::DriveName(info.st_dev)), DriveKind::kRotating), free_bytes);
 }
 

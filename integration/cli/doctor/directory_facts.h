@@ -1,6 +1,7 @@
-// What a job would find in its spill directories: what the check at the start sees, how transfers work there,
-// and how fast. `spillway doctor` calls it. Measuring takes the time that the options say for each directory;
-// no file is left, whatever ends the process. One thread; what fails is a problem in the facts.
+// The state of the spill directories as a job would find them: what the check at the start sees, how
+// transfers work there, and how fast. `spillway doctor` calls it. Measuring takes the time that the options
+// give for each directory; no file is left, whatever ends the process. One thread; a failure is a problem in
+// the facts.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_DOCTOR_DIRECTORY_FACTS_H_
 #define SPILLWAY_INTEGRATION_CLI_DOCTOR_DIRECTORY_FACTS_H_
@@ -30,7 +31,8 @@ struct DiskOptions {
 std::vector<DiskFacts> LookAtDisks(const Settings& settings, const std::vector<DirectoryFacts>& directories,
                                    const DiskOptions& options);
 
-// A mount on this machine with a faster kind of drive than that of `disk`, and with space beyond the default reserve.
+// Returns a mount on this machine with a faster kind of drive than that of `disk`, and with space beyond the
+// default reserve.
 std::optional<MountFacts> FasterThan(const DiskFacts& disk);
 
 }  // namespace spillway::integration

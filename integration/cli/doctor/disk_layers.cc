@@ -31,7 +31,7 @@ std::string FolderOf(const std::string& device, const std::string& root) {
   return absl::StrCat(root, "/sys/class/block/", device);
 }
 
-// The devices that a mapped one consists of; empty for a drive and its partitions.
+// Returns the devices that a mapped one consists of; empty for a drive and its partitions.
 std::vector<std::string> Below(const std::string& device, const std::string& root) {
   std::vector<std::string> names;
   std::error_code error;
@@ -66,7 +66,7 @@ DriveKind KindAt(const std::string& device, const std::string& root, int layers)
                           : DriveKind::kNotKnown;
 }
 
-// In mountinfo a space, a tab, a newline and a backslash are written as octal numbers.
+// mountinfo writes a space, a tab, a newline and a backslash as octal numbers.
 std::string Unescaped(const std::string& text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -80,7 +80,8 @@ std::string Unescaped(const std::string& text) {
   return plain;
 }
 
-// One line of mountinfo; nothing where it is no file system that spill files like, on a drive of its own.
+// Reads one line of mountinfo. Returns nothing unless it is a file system that suits spill files, on a drive
+// of its own.
 std::optional<MountFacts> MountOf(const std::string& line, const std::string& root) {
   std::istringstream words(line);
   std::string id, parent, number, top, path, options, word, type, source;
@@ -90,7 +91,8 @@ std::optional<MountFacts> MountOf(const std::string& line, const std::string& ro
   if (!absl::StartsWith(source, "/dev/") || !absl::StartsWith(options, "rw")) return std::nullopt;
   if (type != "ext4" && type != "xfs" && type != "btrfs" && type != "f2fs") return std::nullopt;
   std::error_code error;
-  // By its number, since names such as /dev/mapper/x are links; btrfs has a number of its own.
+  // The device is found by its number, since names such as /dev/mapper/x are links; btrfs has a number of its
+  // own.
   fs::path device = fs::read_symlink(absl::StrCat(root, "/sys/dev/block/", number), error).filename();
   if (error) device = fs::path(source).filename();
   return MountFacts{Unescaped(path), type, device, DriveKindOf(device, root), 0};

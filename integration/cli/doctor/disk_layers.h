@@ -1,7 +1,7 @@
-// What lies below a directory's file system, as the kernel shows it under /sys: whether a layer of it encrypts, and
-// what kind of drive is at the bottom; and whether another mount has a faster kind. `spillway doctor` asks. Nothing is
-// measured, and nothing fails: what the kernel does not show is not known. Any thread. `root`: before "/sys" and
-// "/proc", for tests.
+// The layers below a directory's file system, as the kernel shows them under /sys: whether one of them
+// encrypts, what kind of drive is at the bottom, and whether another mount has a faster kind. `spillway
+// doctor` asks. It measures nothing, and no call fails: a fact that the kernel does not show is not known.
+// Thread-safe. `root`: prefix of "/sys" and "/proc", for tests.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_DOCTOR_DISK_LAYERS_H_
 #define SPILLWAY_INTEGRATION_CLI_DOCTOR_DISK_LAYERS_H_
@@ -13,16 +13,18 @@
 
 namespace spillway::integration {
 
-// By the kernel's device mapper (dm-crypt, LUKS). What a drive or a file system encrypts by itself is not seen.
+// Encryption by the kernel's device mapper (dm-crypt, LUKS). Encryption by a drive or a file system itself is
+// not seen.
 enum class Encryption : uint8_t { kNotKnown, kNone, kDmCrypt };
 
-// Of a block device by its name in /sys/class/block ("dm-0", "nvme0n1p2"), with the devices below it.
+// Returns the encryption of a block device by its name in /sys/class/block ("dm-0", "nvme0n1p2"), with the
+// devices below it.
 Encryption EncryptionOf(const std::string& device, const std::string& root = "");
 
 // Kinds of drives, the slower first.
 enum class DriveKind : uint8_t { kNotKnown, kRotating, kSolidState, kNvme };
 
-// The slowest drive below a block device.
+// Returns the kind of the slowest drive below a block device.
 DriveKind DriveKindOf(const std::string& device, const std::string& root = "");
 
 struct MountFacts {
@@ -33,14 +35,14 @@ struct MountFacts {
   uint64_t free_bytes = 0;
 };
 
-// Of the mounted file systems on local drives, the one with the fastest kind of drive, and of equal ones the one with
-// the most free space, if its kind is faster than `than`. `free_bytes` returns what a file system has free beyond its
-// reserve for spill files: 0 for one that is no choice.
+// Returns the mounted file system on the fastest kind of local drive, if that kind is faster than `than`;
+// among equal ones, that with the most free space. `free_bytes` returns what a file system has free beyond
+// its reserve for spill files: 0 for one that is no choice.
 std::optional<MountFacts> FasterMount(DriveKind than,
                                       const std::function<uint64_t(const std::string& path)>& free_bytes,
                                       const std::string& root = "");
 
-// "an NVMe drive"; for people.
+// Returns a name for people: "an NVMe drive".
 const char* NameOf(DriveKind kind);
 
 }  // namespace spillway::integration

@@ -51,7 +51,7 @@ InstallationFacts LookAtInstallation(const std::string& directory) {
   }
   facts.served = TorchVersionsIn(directory);
   if (!facts.missing.empty()) return facts;
-  // What the engine needs of this machine is looked for now, not when a job starts. Never closed.
+  // The engine's needs are checked now, not when a job starts. It is never closed.
   const std::string engine = absl::StrCat(directory, "/libspillway_engine.so");
   if (::dlopen(engine.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
     const char* const why = ::dlerror();
@@ -71,7 +71,7 @@ absl::Status ReadOptions(const DoctorOptions& options, DoctorFacts* facts) {
   if (options.ssd_writes.empty()) return absl::OkStatus();
   const auto writes = ParseSize(options.ssd_writes, Percent::kRefused);
   if (!writes.ok()) return OptionNotAccepted("--ssd-writes", options.ssd_writes, writes.status().message());
-  // A number of terabytes whose unit was left out.
+  // A smaller number was meant in terabytes, without the unit.
   if (writes->bytes < kLeastRatedWrites)
     return OptionNotAccepted("--ssd-writes", options.ssd_writes,
                              "a size with its unit, from 1GB on, as in 600TB");
@@ -79,7 +79,7 @@ absl::Status ReadOptions(const DoctorOptions& options, DoctorFacts* facts) {
   return absl::OkStatus();
 }
 
-// What only a job's settings and this machine together say.
+// Finds the facts that only a job's settings and this machine give together.
 void LookAtRest(const DoctorOptions& options, const Settings& settings, const SettingSource& source,
                 ProgressBar* bar, DoctorFacts* facts) {
   DriverOptions driver;
@@ -137,8 +137,8 @@ absl::StatusOr<DoctorFacts> Gather(const DoctorOptions& options) {
   return facts;
 }
 
-// With the preload in this process, the driver's answers would be those that a job gets. Starts it again
-// without; returns where that is not needed, or fails.
+// Starts this process again without the preload: with it, the driver's answers would be those that a job
+// gets. Returns if that is not needed, or fails.
 void LeavePreload(char** arguments) {
   std::vector<std::string> kept;
   bool ours = false;
@@ -173,13 +173,13 @@ CLI::App* AddDoctor(CLI::App* app, DoctorOptions* options) {
   doctor->add_flag("--json", options->json, "The same as JSON (docs/doctor.md)");
   doctor->add_flag("--installation", options->installation,
                    "Only what is installed: for building an image on a machine without a GPU");
-  doctor->add_flag("--preloaded", options->preloaded)->group("");  // LeavePreload's
+  doctor->add_flag("--preloaded", options->preloaded)->group("");  // set by LeavePreload
   return doctor;
 }
 
 int Doctor(const DoctorOptions& options, char** arguments) {
   LeavePreload(arguments);
-  os::SetLogLevel(os::LogLevel::kError);  // what the probes would warn of are findings
+  os::SetLogLevel(os::LogLevel::kError);  // warnings of the probes are findings
   auto facts = Gather(options);
   if (!facts.ok()) {
     std::fprintf(stderr, "spillway: %s\n", std::string(facts.status().message()).c_str());

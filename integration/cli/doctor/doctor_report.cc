@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kFormat = 1;
 
 Json OrNull(uint64_t value) { return value == kUnlimited ? Json() : Json(value); }
-// Null where it is 0, which stands for what is not known, or not limited.
+// Returns null for 0, which means not known, or not limited.
 Json AboveZero(auto value) { return value > 0 ? Json(value) : Json(); }
 Json OrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
 

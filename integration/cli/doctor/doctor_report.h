@@ -1,6 +1,6 @@
-// What the doctor says, as text for people and as JSON for programs: the same facts, findings and settings. The
-// JSON's shape is documented in docs/doctor.md; `format` changes when a key goes or changes its meaning. Pure.
-// Any thread.
+// The doctor's report, as text for people and as JSON for programs: the same facts, findings and settings.
+// docs/doctor.md documents the JSON; `format` changes when a key goes or changes its meaning. Pure.
+// Thread-safe.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_DOCTOR_DOCTOR_REPORT_H_
 #define SPILLWAY_INTEGRATION_CLI_DOCTOR_DOCTOR_REPORT_H_
@@ -17,19 +17,19 @@ namespace spillway::integration {
 struct DoctorReport {
   DoctorFacts facts;
   std::vector<Finding> findings;
-  std::vector<ChosenSetting> settings;  // empty where only the installation was looked at
+  std::vector<ChosenSetting> settings;  // empty if only the installation was looked at
 };
 
-// 0: usable, limits included; 1: not.
+// Returns 0 if usable, limits included; 1 if not.
 int ExitStatus(const DoctorReport& report);
 
-// The last line: "usable", "usable, with 2 limits (--)", "not usable: ...".
+// Returns the last line: "usable", "usable, with 2 limits (--)", "not usable: ...".
 std::string VerdictText(const DoctorReport& report);
 
-// Sections of aligned lines, with advice below a line; then the settings to copy, and the verdict.
+// Returns sections of aligned lines, with advice below a line; then the settings to copy, and the verdict.
 std::string ReportText(const DoctorReport& report);
 
-// One object, indented, with a newline at the end.
+// Returns one object, indented, with a newline at the end.
 std::string ReportJson(const DoctorReport& report);
 
 }  // namespace spillway::integration

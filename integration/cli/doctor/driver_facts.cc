@@ -19,14 +19,14 @@ namespace {
 using allocator::CudaDriver;
 
 constexpr char kDriverName[] = "libcuda.so.1";
-// Where a job's preload looks behind ld.so's places.
+// The directories where a job's preload looks after ld.so's places.
 constexpr const char* kOtherDirectories[] = {
 #define DRIVER_DIRECTORY(path) path,
 #include "integration/preload/driver_directories.def"
 #undef DRIVER_DIRECTORY
 };
 
-// Opened for good: a driver has threads.
+// The library is never closed, since a driver has threads.
 void* Open(const std::string& name) { return ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL); }
 
 std::string LoaderError(const std::string& otherwise) {
@@ -34,7 +34,7 @@ std::string LoaderError(const std::string& otherwise) {
   return why == nullptr ? otherwise : why;
 }
 
-// The driver as ld.so finds it, or in one of the other directories; fills the path and who found it.
+// Finds the driver as ld.so does, or in one of the other directories; fills the path and who found it.
 absl::StatusOr<void*> FindDriver(OpenedDriver* driver) {
   if (void* const library = Open(kDriverName)) return library;
   driver->by_loader = false;
@@ -50,14 +50,14 @@ absl::StatusOr<void*> FindDriver(OpenedDriver* driver) {
                                           absl::StrJoin(kOtherDirectories, ", ")));
 }
 
-// Where the loader has a library from; empty where it does not say.
+// Returns the path from which the loader has a library; empty if it does not report one.
 std::string PathOf(void* library) {
   struct link_map* map = nullptr;
   if (::dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return "";
   return map->l_name;
 }
 
-// What to do about an error of OpenDriver's.
+// Returns what to do about an error of OpenDriver's.
 std::string AdviceFor(const absl::Status& status) {
   if (absl::IsNotFound(status)) return "install NVIDIA's driver, or name it in SPILLWAY_CUDA_DRIVER";
   if (absl::IsFailedPrecondition(status))

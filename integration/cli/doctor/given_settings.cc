@@ -13,9 +13,9 @@
 namespace spillway::integration {
 namespace {
 
-// In the order in which the preload reads them: for a key in both, the later one counts.
+// The variables in the order in which the preload reads them: the later one counts for a key in both.
 constexpr const char* kConfVariables[] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
-// The whole text, in a child of a process from whose variables the preload has taken our keys.
+// Has the whole text in a child of a process from whose variables the preload has taken our keys.
 constexpr char kOriginal[] = "SPILLWAY_ALLOC_CONF_ORIGINAL";
 
 struct Conf {
@@ -23,7 +23,7 @@ struct Conf {
   bool names_us = false;                      // backend:spillway
   bool ours = false;                          // it has an entry of ours
   std::map<std::string, std::string> values;  // of our keys, without brackets
-  std::vector<std::string> kept;  // entries of PyTorch's own, as they stand there, but for its backend
+  std::vector<std::string> kept;  // entries of PyTorch's own, as they stand there, except its backend
 };
 
 std::string SpanText(const Span& span) { return std::string(span.start, span.bytes); }
@@ -50,7 +50,7 @@ Conf ReadConf(const char* variable) {
   return conf;
 }
 
-// The texts that a job would take our keys from.
+// Returns the texts that a job would take our keys from.
 std::vector<Conf> ReadConfs() {
   std::vector<Conf> confs;
   for (const char* const variable : kConfVariables) confs.push_back(ReadConf(variable));

@@ -17,7 +17,7 @@ namespace {
 
 using os::BytesText;
 
-// cuFuncGetParamInfo, which gives the places of a kernel's parameters, came with this version.
+// The version with which cuFuncGetParamInfo came, which gives the places of a kernel's parameters.
 constexpr int kOldestDriver = 12040;
 constexpr uint64_t kLittleLocked = 8 * kMebibyte;  // the kernel's default since 5.16
 constexpr uint64_t kFewFiles = 256;
@@ -288,7 +288,7 @@ void Judgement::Disks() {
   }
 }
 
-// The tensors that lie there are the user's data.
+// Encryption is reported since the tensors that lie there are the user's data.
 const char* EncryptionText(Encryption encryption) {
   return encryption == Encryption::kDmCrypt ? ", encrypted (dm-crypt)"
          : encryption == Encryption::kNone  ? ", not encrypted by dm-crypt"
@@ -363,7 +363,7 @@ void Judgement::DiskRates(const DiskFacts& disk) {
           kGiB / std::max(1.0, least)));
 }
 
-// The words of the check at the start, whatever was found of the things themselves.
+// Reports the messages of the check at the start, whatever was found of the things themselves.
 void Judgement::Start() {
   section_ = "Settings";
   for (const std::string& warning : facts_.warnings) Add(Verdict::kLimited, "warning", warning);

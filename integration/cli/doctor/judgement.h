@@ -1,5 +1,5 @@
-// What the doctor makes of its facts: one finding for each thing looked at, with whether it works and what to
-// do when it does not; and the verdict of all. Pure: facts in, words out. Any thread.
+// The doctor's judgement of its facts: one finding for each thing looked at, with whether it works and what
+// to do if it does not; and the verdict of all. Pure: facts in, text out. Thread-safe.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_DOCTOR_JUDGEMENT_H_
 #define SPILLWAY_INTEGRATION_CLI_DOCTOR_JUDGEMENT_H_
@@ -12,8 +12,8 @@
 
 namespace spillway::integration {
 
-// kGood: works. kLimited: a job runs with Spillway, and something is slower, smaller or not known. kBad: a job
-// would run without Spillway, or be refused at its start.
+// kGood: works. kLimited: a job runs with Spillway, and something is slower, smaller or not known. kBad: a
+// job would run without Spillway, or be refused at its start.
 enum class Verdict : uint8_t { kGood, kLimited, kBad };
 
 struct Finding {
@@ -21,21 +21,21 @@ struct Finding {
   Verdict verdict = Verdict::kGood;
   std::string what;    // "locked memory"
   std::string found;   // "64.00 KiB"
-  std::string advice;  // what to do; empty when nothing
+  std::string advice;  // what to do; empty if nothing
 };
 
-// In the order in which they are shown; those of a section follow each other.
+// Returns the findings in the order in which they are shown; those of a section follow each other.
 std::vector<Finding> Judge(const DoctorFacts& facts);
 
 Verdict Worst(const std::vector<Finding>& findings);
 
-// "good", "limited", "bad".
+// Returns "good", "limited" or "bad".
 const char* NameOf(Verdict verdict);
 
-// Below this a disk is called slow, in either direction: bytes a second.
+// The rate, in bytes a second, below which a disk is called slow in either direction.
 inline constexpr double kSlowDisk = 500e6;
 
-// "1.23 GB/s", "450 MB/s".
+// Returns "1.23 GB/s" or "450 MB/s".
 std::string RateText(double bytes_per_second);
 
 }  // namespace spillway::integration

@@ -16,7 +16,7 @@ namespace {
 using allocator::CudaDriver;
 
 constexpr uint64_t kMostBytes = uint64_t{64} << 20;
-// Two copies under way: the next one is there when one ends.
+// Two copies in progress: the next one is there when one ends.
 constexpr int kCopies = 2;
 
 // One direction: a stream, pinned host memory and as much of the GPU's, all released with the object.
@@ -25,7 +25,7 @@ class CopyPath {
   CopyPath(const CudaDriver* driver, uint64_t bytes) : driver_(driver), bytes_(bytes) {}
   ~CopyPath() {
     if (stream_ != nullptr) {
-      (void)driver_->cuStreamSynchronize(stream_);  // after an error copies may be under way
+      (void)driver_->cuStreamSynchronize(stream_);  // after an error copies may be in progress
       (void)driver_->cuStreamDestroy_v2(stream_);
     }
     if (mapped_) (void)driver_->cuMemUnmap(address_, bytes_);

@@ -1,7 +1,7 @@
-// Link rates: how fast one GPU's copies to and from pinned host memory are, each direction alone and both at
-// once. It pins and maps as the product does, and copies by the driver's asynchronous copies, until the time is
-// over. `spillway doctor` calls it, with the GPU's context current; it starts one thread and ends it. What fails
-// is the problem in the answer. Everything is given back.
+// Link rates: the speed of one GPU's copies to and from pinned host memory, each direction alone and both at
+// once. It pins and maps as the product does, and copies by the driver's asynchronous copies, until the time
+// is over. `spillway doctor` calls it, with the GPU's context current; it starts one thread and ends it. A
+// failure is the problem in the answer. Everything is given back.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_DOCTOR_LINK_RATES_H_
 #define SPILLWAY_INTEGRATION_CLI_DOCTOR_LINK_RATES_H_

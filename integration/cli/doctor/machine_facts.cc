@@ -42,7 +42,7 @@ bool Exists(const std::string& path) {
   return fs::exists(path, error);
 }
 
-// "model name	: AMD EPYC" of /proc/cpuinfo.
+// Returns the value of "model name        : AMD EPYC" in /proc/cpuinfo.
 std::string CpuModel(const std::string& root) {
   std::ifstream file(root + "/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -63,10 +63,10 @@ int NumaNodes(const std::string& root) {
   return nodes;
 }
 
-// Of version 1.
+// The file of control groups of version 1.
 constexpr char kSliceFile[] = "/cpu.cfs_period_us";
 
-// CPUs' worth of time of one control group; 0: no limit.
+// Returns the CPUs' worth of time of one control group; 0: no limit.
 double QuotaOf(const std::string& folder, bool second_version) {
   double quota = 0, slice = 0;
   if (second_version) {
@@ -106,7 +106,7 @@ uint64_t SoftLimit(__rlimit_resource resource) {
   return limit.rlim_cur;
 }
 
-// Tries it, since neither versions nor settings tell what a filter of system calls refuses.
+// Tries to create a ring, since neither versions nor settings show what a filter of system calls refuses.
 std::string RingProblem(const std::string& root) {
   struct io_uring_params params = {};
   const auto ring = static_cast<int>(::syscall(SYS_io_uring_setup, 8, &params));
@@ -123,7 +123,7 @@ bool HasMembarrier() {
 }  // namespace
 
 int CountCpus(const AskForCpus& ask) {
-  // The kernel refuses a set that is smaller than its own, whose size it does not tell.
+  // The kernel refuses a set that is smaller than its own, whose size it does not report.
   for (size_t cpus = CPU_SETSIZE; cpus <= kMostCpus; cpus *= 2) {
     std::vector<cpu_set_t> set(cpus / CPU_SETSIZE);
     const size_t bytes = set.size() * sizeof(cpu_set_t);

@@ -1,5 +1,5 @@
-// What this machine and the limits of this process are: read from /proc and /sys below `root` (tests bring
-// their own) and asked of the kernel. Nothing fails: what cannot be read counts as not known. One thread, and
+// This machine and the limits of this process: read from /proc and /sys below `root` (tests bring their own)
+// and asked of the kernel. No call fails: a fact that cannot be read counts as not known. One thread, and
 // nothing is changed. `spillway doctor` calls it.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_DOCTOR_MACHINE_FACTS_H_
@@ -19,18 +19,18 @@ SystemFacts LookAtSystem(const std::string& root = "");
 
 LimitFacts LookAtLimits(const std::string& root = "");
 
-// How many CPUs are in the set that `ask` fills; 0: not known. `ask` is as sched_getaffinity.
+// Returns the number of CPUs in the set that `ask` fills; 0: not known. `ask` is like sched_getaffinity.
 using AskForCpus = std::function<int(size_t bytes, cpu_set_t* set)>;
 int CountCpus(const AskForCpus& ask);
 
-// Why a machine of this architecture with this release of the kernel is not served; empty: it is.
+// Returns why a machine of this architecture with this release of the kernel is not served; empty: it is.
 std::string WhyUnserved(const std::string& architecture, const std::string& release);
 
-// Why a ring could not be made: `error` is io_uring_setup's, `disabled` the value of kernel.io_uring_disabled
-// (empty: there is no such file).
+// Returns why a ring could not be created: `error` is io_uring_setup's, `disabled` the value of
+// kernel.io_uring_disabled (empty: there is no such file).
 std::string WhyNoRing(int error, const std::string& disabled);
 
-// Whether NVIDIA's kernel module is there.
+// Returns whether NVIDIA's kernel module is there.
 bool HasKernelModule(const std::string& root = "");
 
 }  // namespace spillway::integration

@@ -26,7 +26,7 @@ namespace spillway::integration {
 namespace {
 
 constexpr auto kTimeout = std::chrono::seconds(30);
-constexpr size_t kMostWords = 4096;  // kept of what it writes to standard error
+constexpr size_t kMostWords = 4096;  // kept of its output to standard error
 
 // find_spec of a package that is no part of another imports nothing.
 constexpr char kQuestion[] = R"py(
@@ -57,7 +57,7 @@ std::string FirstPython(const std::string& path) {
   return "";
 }
 
-// A stream of the child's: a pipe of which this process reads the end. Closed when it goes.
+// A stream of the child's: a pipe of which this process reads the end. Closed when the object goes.
 struct Stream {
   Stream() {
     if (::pipe2(ends, O_CLOEXEC) != 0) ends[0] = ends[1] = -1;
@@ -72,7 +72,7 @@ struct Stream {
   void Close(int end) {
     if (ends[end] >= 0) ::close(std::exchange(ends[end], -1));
   }
-  // Appends what is there, and closes at the end of it. False: it cannot be read.
+  // Appends what is there, and closes at its end. Returns false if it cannot be read.
   bool Read() {
     char buffer[4096];
     const ssize_t bytes = ::read(ends[0], buffer, sizeof(buffer));
@@ -86,7 +86,7 @@ struct Stream {
   std::string text;
 };
 
-// What the child writes, until it closes both ends; kDeadlineExceeded where it takes too long.
+// Reads the child's output until it closes both ends; kDeadlineExceeded if it takes too long.
 absl::Status ReadAll(Stream* answer, Stream* words) {
   const auto deadline = os::SteadyClock::now() + kTimeout;
   while (answer->ends[0] >= 0 || words->ends[0] >= 0) {
@@ -102,8 +102,8 @@ absl::Status ReadAll(Stream* answer, Stream* words) {
   return absl::OkStatus();
 }
 
-// Our variables, but for one: what is not served is a finding and not the end of the child. The variable wins over a
-// key in PyTorch's.
+// Returns this process's environment with SPILLWAY_REQUIRE=off: a process that is not served is a finding
+// here, and must not end the child. The variable wins over a key in PyTorch's.
 std::vector<std::string> EnvironmentOfChild() {
   const std::string require = VariableOf("require");
   std::vector<std::string> variables = {require + "=off"};
@@ -113,7 +113,7 @@ std::vector<std::string> EnvironmentOfChild() {
   return variables;
 }
 
-// "it ends with exit status 1 and says: ImportError: ...".
+// Returns "it ends with exit status 1 and says: ImportError: ...".
 std::string WhyEnded(int status, const std::string& words) {
   std::string last;
   for (const absl::string_view line : absl::StrSplit(words, '\n', absl::SkipWhitespace()))
@@ -154,7 +154,7 @@ absl::StatusOr<std::string> Ask(const std::string& python) {
 }  // namespace
 
 void ReadAnswer(const std::string& text, TorchFacts* facts) {
-  // What the Python's own start-up files print comes before.
+  // The output of the Python's own start-up files comes before the answer.
   const size_t line = text.rfind("\n{") == std::string::npos ? 0 : text.rfind("\n{") + 1;
   const auto answer = nlohmann::json::parse(text.substr(line), nullptr, /*allow_exceptions=*/false);
   if (!answer.is_object()) {

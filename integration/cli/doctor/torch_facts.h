@@ -1,5 +1,5 @@
-// What a Python has of PyTorch: asked of that Python itself, in a process of its own that imports nothing of
-// PyTorch, within 30 s. `spillway doctor` calls it; one thread. What goes wrong is the problem in the answer.
+// PyTorch in a Python: asked of that Python itself, in a process of its own that imports nothing of PyTorch,
+// within 30 s. `spillway doctor` calls it; one thread. A failure is the problem in the answer.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_DOCTOR_TORCH_FACTS_H_
 #define SPILLWAY_INTEGRATION_CLI_DOCTOR_TORCH_FACTS_H_
@@ -10,12 +10,12 @@
 
 namespace spillway::integration {
 
-// `named`: the path of a Python, or a name that is looked for in PATH; empty: the first python3 or python in the
-// folders of `path`, as a shell would take it. In a virtual environment that is the environment's. Where the child
-// ends without an answer, the last line that it wrote to standard error is the reason.
+// `named`: the path of a Python, or a name that is looked up in PATH; empty: the first python3 or python in
+// the folders of `path`, as a shell would take it. In a virtual environment that is the environment's. If the
+// child ends without an answer, the last line that it wrote to standard error is the reason.
 TorchFacts AskPython(const std::string& named, const std::string& path);
 
-// Reads what the Python has answered. Public for its test.
+// Reads the Python's answer. Public for its test.
 void ReadAnswer(const std::string& text, TorchFacts* facts);
 
 }  // namespace spillway::integration

@@ -1,7 +1,7 @@
-// Stream capture: what is called on a capturing stream becomes nodes of a graph instead of work. Owns the captures under
-// way and each thread's capture mode; the rules are those that cuda.h gives with cuStreamBeginCapture and
-// cuThreadExchangeStreamCaptureMode. Thread-safe: one lock, taken before GraphMutex. While nothing is captured anywhere
-// every check is one load.
+// Stream capture: calls on a capturing stream become nodes of a graph instead of work. Owns the captures in
+// progress and each thread's capture mode. The rules are those of cuda.h for cuStreamBeginCapture and
+// cuThreadExchangeStreamCaptureMode. Thread-safe: one lock, taken before GraphMutex. Every check is one load
+// while nothing is captured anywhere.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_CAPTURE_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_CAPTURE_H_
 
@@ -27,13 +27,13 @@ struct CaptureInfo {
   const CUgraphNode* dependencies = nullptr;  // valid until the stream's next operation
   const CUgraphEdgeData* edges = nullptr;
   size_t count = 0;
-  bool has_edge_data = false;  // some edge is no plain one
+  bool has_edge_data = false;  // some edge is not a plain one
 };
 
 // Starts a capture; `graph` null: into a new one.
 CUresult BeginCapture(Stream& stream, CUstreamCaptureMode mode, CUgraph graph,
                       const CUgraphNode* dependencies, size_t count);
-// Ends it. *graph is null unless the result is success.
+// Ends the capture. *graph is null unless the result is success.
 CUresult EndCapture(Stream& stream, CUgraph* graph);
 CUresult GetCaptureInfo(Stream& stream, CaptureInfo* info);
 // `edges`: the data of an edge from each node, or null.
@@ -41,22 +41,23 @@ CUresult UpdateCaptureDependencies(Stream& stream, const CUgraphNode* nodes, con
                                    size_t count, unsigned int flags);
 CUresult ExchangeCaptureMode(CUstreamCaptureMode* mode);
 
-// What a call that queues work on `stream` does first: *capturing says that it has to RecordOperation instead. An error
-// is the call's result, and has invalidated the captures that it harmed.
+// Every call that queues work on `stream` begins with this. *capturing: the call has to RecordOperation
+// instead. An error is the call's result, and has invalidated the captures that it harmed.
 CUresult EnterQueueing(Stream& stream, bool* capturing);
 CUresult RecordOperation(Stream& stream, OperationPtr operation);
 
-// cuEventRecord and cuStreamWaitEvent. RecordPlace after EnterQueueing said that the stream captures.
+// For cuEventRecord and cuStreamWaitEvent. RecordPlace is called after EnterQueueing has reported that the
+// stream captures.
 CUresult RecordPlace(Stream& stream, CapturedPlace* place);
 // *done: the wait has become part of a capture. `recorded`: the event was recorded outside captures.
 CUresult WaitForPlace(Stream& stream, const CapturedPlace& place, bool recorded, bool* done);
-// A query of, or a wait of the host for, an event that stands for `place`.
+// Checks a query of, or a wait of the host for, an event that stands for `place`.
 CUresult CheckEventUse(const CapturedPlace& place);
 
-// A query of, or a wait of the host for, a stream or a context.
+// Check a query of, or a wait of the host for, a stream or a context.
 CUresult CheckStreamUse(Stream& stream);
 CUresult CheckContextUse(Context& context);
-// A call that may be unsafe while something is captured (allocations, frees, synchronous copies).
+// Checks a call that may be unsafe while something is captured (allocations, frees, synchronous copies).
 CUresult CheckUnsafeCall();
 
 }  // namespace simcuda

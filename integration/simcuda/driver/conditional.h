@@ -1,7 +1,8 @@
-// Conditional nodes of graphs: the values that they decide by, and what they run. A node's bodies are graphs of its own
-// (GraphNode::bodies); an executable graph keeps their operations as they were when it was made. A value is set by
-// kernels (simcuda_set_condition) and looked at when the stream gets there, so a body's operations run on a stream of
-// their own while the node's stream waits. One lock over all values.
+// Conditional nodes of graphs: the values that they decide by, and the graphs that they run. A node's bodies
+// are graphs of its own (GraphNode::bodies); an executable graph keeps their operations as they were when it
+// was made. Kernels set a value (simcuda_set_condition), and it is read when the stream gets there, so a
+// body's operations run on a stream of their own while the node's stream waits. One lock over all values; any
+// thread.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_CONDITIONAL_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_CONDITIONAL_H_
 
@@ -12,13 +13,13 @@
 
 namespace simcuda {
 
-// A new handle. With `assign` each launch of the graph begins by setting it to `value`.
+// Returns a new handle. With `assign`, each launch of the graph begins by setting it to `value`.
 uint64_t MakeCondition(unsigned int value, bool assign);
 bool IsCondition(uint64_t handle);
-// False for an unknown handle.
+// Returns false for an unknown handle.
 bool SetCondition(uint64_t handle, unsigned int value);
 
-// What the node holds in its graph: it names its condition. Never submitted.
+// The operation of the node in its graph, which names its condition. Never submitted.
 class ConditionalOperation : public Operation {
  public:
   ConditionalOperation(uint64_t condition, CUgraphConditionalNodeType kind)
@@ -33,9 +34,10 @@ class ConditionalOperation : public Operation {
   const CUgraphConditionalNodeType kind_;
 };
 
-// What a launch does first: each condition that has a value of its own for launches gets it.
+// Returns the operation with which a launch begins: each condition with a value of its own for launches gets
+// it.
 OperationPtr MakeConditionReset(std::vector<uint64_t> conditions);
-// What an executable graph does in its place, with the operations of each body in order.
+// Returns the operation of an executable graph in its place, with the operations of each body in order.
 OperationPtr MakeConditionalRun(const ConditionalOperation& node,
                                 std::vector<std::vector<OperationPtr>> bodies);
 

@@ -1,12 +1,12 @@
-// Registers the host's twin of Spillway's content hash, so that its PTX can be launched here: of an image the
-// kernels' names are read and no code, and a name runs the host function that is registered under it. Called
-// by cuInit; nothing fails.
+// Registers the host's twin of Spillway's content hash, so that its PTX can be launched here: only the
+// kernels' names are read from an image, no code, and a name runs the host function that is registered under
+// it. cuInit calls this; it cannot fail.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_CONTENT_HASH_TWIN_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_CONTENT_HASH_TWIN_H_
 
 namespace simcuda {
 
-// Once, before the driver is alive.
+// Called once, before the driver is alive.
 void RegisterContentHash();
 
 }  // namespace simcuda

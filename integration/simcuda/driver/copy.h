@@ -1,5 +1,6 @@
-// Copies and fills as work on a stream, and the model of the copy engines: one per direction and device, with a
-// latency and a bandwidth. The bytes are moved first, then the stream sleeps until the engine would be done.
+// Copies and fills as work on a stream, and the model of the copy engines: one per direction and device, with
+// a latency and a bandwidth. The bytes are moved first; then the stream sleeps until the engine would be
+// done. Calls come on any thread; the copies run on their stream's.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_COPY_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_COPY_H_
 
@@ -11,7 +12,7 @@
 
 namespace simcuda {
 
-// Of each so many bytes of a large copy the first few are moved, where samples are enough
+// Large copies move only the first kSampleBytes of every kSampleEvery bytes if samples are enough
 // (SIMCUDA_COPY_BYTES).
 constexpr uint64_t kSampleEvery = 64 << 10;
 constexpr uint64_t kSampleBytes = 64;
@@ -30,23 +31,24 @@ struct CopyShape {
   uint64_t source_extent() const { return height == 0 ? 0 : source_pitch * (height - 1) + width; }
 };
 
-// What kind of memory a range is. A device range that is not wholly there is bad, and is reported as that of a copy or
-// the like, whose `what` ("source") it is.
+// The kind of memory of a range. A device range that is not completely there is bad, and is reported as that
+// of a copy or the like; `what` names its role ("source").
 enum class MemorySide { kDevice, kPinned, kPageable, kBad };
 MemorySide MemorySideOf(uint64_t start, uint64_t size, const char* what);
 
-// When the call returns: at once where the hardware could, or when the bytes have arrived. A graph's copy never waits.
+// The time at which the call returns: at once if the hardware could, or when the bytes have arrived. A
+// graph's copy never waits.
 enum class CopyReturn { kAsync, kSync, kGraph };
 
-// When the source may be read: when the stream gets there, or at any time after the call began. The second is then done
-// at once, as no job may count on more.
+// The time at which the source may be read: when the stream gets there, or any time after the call began. The
+// second is done at once, since no job may count on more.
 enum class SourceOrder { kStream, kAny };
 
-// Checks the ranges, queues the copy and waits where CUDA would (sync form; pageable host memory). On a capturing stream
-// it becomes a node.
+// Checks the ranges, queues the copy and waits where CUDA would (sync form; pageable host memory). On a
+// capturing stream the copy becomes a node.
 CUresult SubmitCopy(Stream& stream, const CopyShape& shape, CopyReturn when,
                     SourceOrder order = SourceOrder::kStream);
-// What SubmitCopy would refuse, for a call that must refuse all of its copies or none.
+// Returns what SubmitCopy would refuse with, for a call that must refuse all of its copies or none.
 CUresult CheckCopy(const CopyShape& shape);
 
 struct FillShape {

@@ -1,7 +1,8 @@
-// The host's rights to device memory. A GPU's memory is nothing that a CPU may read; here it lies in the process. With
-// SIMCUDA_PROTECTION_KEYS its pages carry a memory protection key that is closed in every thread: who touches it gets
-// SIGSEGV, and a system call EFAULT. What stands for the GPU opens it while it works. A thread that is started meanwhile
-// (a kernel's helper) has its starter's rights, for as long as it lives.
+// The host's rights to device memory. A CPU may not read a GPU's memory, but here it lies in the process.
+// With SIMCUDA_PROTECTION_KEYS its pages carry a memory protection key that is closed in every thread: a
+// touch ends in SIGSEGV, a system call in EFAULT. The code that stands for the GPU opens the key while it
+// works. A thread that is started meanwhile (a kernel's helper) has its starter's rights, for as long as it
+// lives.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_DEVICE_RIGHTS_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_DEVICE_RIGHTS_H_
 
@@ -9,22 +10,23 @@
 
 namespace simcuda {
 
-// Takes a key where the settings want one. False, and one line says so: they insist on it, and there is none. Once,
-// before there is device memory.
+// Takes a key if the settings want one. Returns false, with one line, if they insist on it and there is none.
+// Called once, before there is device memory.
 bool TakeDeviceKey();
 
-// Whether device memory is closed to the host. Any thread, also in a signal handler.
+// Returns whether device memory is closed to the host. Thread-safe; also for a signal handler.
 bool IsDeviceMemoryClosed();
 
-// Who may touch pages that are made accessible: the GPU alone, as device memory, or the host as well.
+// The users of pages that are made accessible: the GPU alone, as device memory, or the host as well.
 enum class Touch { kDevice, kAnybody };
 
-// Makes whole pages readable and writable, or nobody's again, whoever could touch them before. False: the kernel refused.
+// Make whole pages readable and writable, or nobody's again, whoever could touch them before. Return false if
+// the kernel refused.
 bool OpenPages(uint64_t address, uint64_t size, Touch touch);
 bool ClosePages(uint64_t address, uint64_t size);
 
-// Lets this thread touch device memory while it lives. They nest. Does nothing without keys. Also in a signal handler,
-// which begins without rights, whatever the thread had.
+// Lets this thread touch device memory while the object lives. Scopes nest. Does nothing without keys. Also
+// for a signal handler, which begins without rights, whatever the thread had.
 class DeviceRights {
  public:
   DeviceRights();
@@ -33,7 +35,7 @@ class DeviceRights {
   DeviceRights& operator=(const DeviceRights&) = delete;
 
  private:
-  int before_ = 0;  // as pkey_get has it
+  int before_ = 0;  // as pkey_get returns it
 };
 
 }  // namespace simcuda

@@ -1,5 +1,5 @@
-// The life of the driver in this process, and its devices: alive from the first cuInit on, dead in a forked child.
-// Nothing happens when the library is only loaded. Any thread may ask.
+// The life of the driver in this process, and its devices: alive from the first cuInit on, dead in a forked
+// child. Merely loading the library has no effect. Any thread may ask.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_DRIVER_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_DRIVER_H_
 
@@ -10,19 +10,20 @@
 
 namespace simcuda {
 
-// cuInit has succeeded in this process and it is not a fork of the one where it did.
+// Returns whether cuInit has succeeded in this process, and it is not a fork of the one in which it did.
 bool IsAlive();
 
 int DeviceCount();
-// Null when there is no such device.
+// Returns null if there is no such device.
 Device* FindDevice(int ordinal);
-// The same for a call of the driver: NOT_INITIALIZED before cuInit, INVALID_DEVICE where there is no such device.
+// Finds a device for a call of the driver: NOT_INITIALIZED before cuInit, INVALID_DEVICE if there is no such
+// device.
 CUresult EnterDevice(CUdevice ordinal, Device** device);
 
-// For cuInit: makes what else the driver needs, by start(), and is alive from then on. Any later call answers success, or
-// NOT_INITIALIZED in a forked child; a start that failed is tried again.
+// For cuInit: makes the rest of the driver, by start(), and is alive from then on. Any later call returns
+// success, or NOT_INITIALIZED in a forked child; a start that failed is tried again.
 CUresult ComeAlive(CUresult (*start)());
-// For start(): a device of `memory_bytes` for each of the machine's devices in `numbers`.
+// For start(): makes a device of `memory_bytes` for each of the machine's devices in `numbers`.
 void MakeDevices(const std::vector<int>& numbers, uint64_t memory_bytes);
 
 }  // namespace simcuda

@@ -1,9 +1,10 @@
 // The driver API as we define it: every version and form of each function under its exported name, exported.
-// Included by all files that define driver functions; nothing here but declarations and the two macros below.
+// All files that define driver functions include this; it has only declarations and the two macros below.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_DRIVER_API_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_DRIVER_API_H_
 
-// Without it cuda.h renames functions to their newest version (cuMemAlloc becomes cuMemAlloc_v2).
+// If this is not defined, cuda.h renames functions to their newest version (cuMemAlloc becomes
+// cuMemAlloc_v2).
 #ifndef __CUDA_API_VERSION_INTERNAL
 #define __CUDA_API_VERSION_INTERNAL
 #endif
@@ -13,17 +14,19 @@
 
 #include "integration/simcuda/driver/simcuda.h"
 
-// Before each definition: all other names of the library are hidden.
+// Stands before each definition, since all other names of the library are hidden.
 #define SIMCUDA_API extern "C" __attribute__((visibility("default")))
 
 namespace simcuda {
 
-// What stream handle 0 means: the legacy stream, or (functions that end in _ptsz or _ptds) the thread's own.
+// The meaning of stream handle 0: the legacy stream, or (functions that end in _ptsz or _ptds) the thread's
+// own.
 enum class Form { kLegacy, kPerThread };
 
 }  // namespace simcuda
 
-// Defines `symbol` and its per-thread form by a function template over Form, with a fail point (fail_points.h) each.
+// Defines `symbol` and its per-thread form by a function template over Form, with a fail point
+// (fail_points.h) each.
 #define SIMCUDA_BOTH_FORMS(symbol, suffix, implementation, parameters, arguments) \
   SIMCUDA_API CUresult symbol parameters {                                        \
     SIMCUDA_FAIL_POINT(symbol);                                                   \

@@ -1,5 +1,5 @@
-// Events, as far as files other than event_api.cc know of them: that they end with their context. Thread-safe;
-// nothing fails.
+// Events, as far as files other than event_api.cc know of them: they end with their context. Thread-safe; no
+// call fails.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_EVENT_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_EVENT_H_
 
@@ -7,7 +7,7 @@ namespace simcuda {
 
 class Context;
 
-// The context's end is that of the events that were made in it: their handles are none any more.
+// Ends the events that were made in a context that ends: their handles are invalid from then on.
 void EndEventsOf(const Context& context);
 
 }  // namespace simcuda

@@ -1,6 +1,6 @@
-// Free ranges of one stretch of numbers: take the first that fits, give back, merge neighbours. The address
+// Free ranges of one stretch of numbers: take the first that fits, give back, merge neighbors. The address
 // space hands out device addresses by it, and the memory pool the homes of handles. Not thread-safe; its
-// owner locks. Nothing fails but a Take without a place left.
+// owner locks. No call fails except a Take without a place left.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_EXTENTS_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_EXTENTS_H_
 
@@ -12,15 +12,15 @@ namespace simcuda {
 
 class Extents {
  public:
-  // All of [start, start + size) is free, and nothing else is. `start` is not 0, which Take answers when it
-  // fails.
+  // Makes all of [start, start + size) free, and nothing else. `start` is not 0, which is Take's answer when
+  // it fails.
   void Reset(uint64_t start, uint64_t size) {
     free_.clear();
     free_[start] = size;
   }
 
-  // Start of a range of `size` at a multiple of `alignment` (a power of two); 0 when none is left. The lowest
-  // that fits.
+  // Returns the start of a range of `size` at a multiple of `alignment` (a power of two), the lowest that
+  // fits; 0 if none is left.
   uint64_t Take(uint64_t size, uint64_t alignment) {
     for (const auto& [start, length] : free_) {
       const uint64_t aligned = (start + alignment - 1) & ~(alignment - 1);
@@ -29,11 +29,11 @@ class Extents {
     return 0;
   }
 
-  // Exactly [start, start + size); false when part of it is taken, and nothing is taken then.
+  // Takes exactly [start, start + size). Returns false if part of it is taken; nothing is taken then.
   bool TakeAt(uint64_t start, uint64_t size) {
     auto it = free_.upper_bound(start);
     if (it == free_.begin()) return false;
-    --it;  // the only free range that may hold it
+    --it;  // the only free range that may contain it
     const uint64_t free_start = it->first;
     const uint64_t free_end = it->first + it->second;
     if (start + size > free_end) return false;
@@ -43,8 +43,8 @@ class Extents {
     return true;
   }
 
-  // What Take or TakeAt gave, whole or in part. That it is not free is for the caller to know: it is not
-  // looked at.
+  // Gives back what Take or TakeAt took, whole or in part. The caller must know that it is not free; this is
+  // not checked.
   void Give(uint64_t start, uint64_t size) {
     auto next = free_.lower_bound(start);
     if (next != free_.end() && next->first == start + size) {

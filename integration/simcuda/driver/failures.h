@@ -1,12 +1,12 @@
-// Failures on purpose: the n-th call of a kind, or every n-th (SIMCUDA_FAIL_CREATE and its kin), so that a
-// job shows what it does with them. Called by the calls themselves, on any thread. fail_points.h has the
-// failures by name of the call (SIMCUDA_FAIL).
+// Failures on purpose: the n-th call of a kind, or every n-th (SIMCUDA_FAIL_CREATE and its kin), to show what
+// a job does with them. The calls themselves use this, on any thread. fail_points.h has the failures by name
+// of the call (SIMCUDA_FAIL).
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_FAILURES_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_FAILURES_H_
 
 namespace simcuda {
 
-// Each counts one call and says whether it has to fail. Nothing is counted while no setting asks for a
+// Each counts one call and returns whether it has to fail. Calls are counted only while a setting asks for a
 // failure.
 bool ShouldFailCreate();
 bool ShouldFailSetAccess();

@@ -1,7 +1,7 @@
-// Graphs: operations and what each comes after; and executable graphs: the same in an order that keeps to it.
-// A handle is looked up in the set of live objects, so a stale one is seen. One lock over all graphs (GraphMutex): graphs
-// are made seldom. A launch copies the list of operations out and queues them one after the other on the launch stream;
-// parallel branches are not run in parallel.
+// Graphs: operations with their dependencies; and executable graphs: the same in an order that respects them.
+// A handle is looked up in the set of live objects, so a stale one is seen. One lock covers all graphs
+// (GraphMutex), since graphs are rarely made. A launch copies the list of operations out and queues them one
+// after the other on the launch stream; parallel branches are not run in parallel.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_GRAPH_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_GRAPH_H_
 
@@ -24,7 +24,7 @@ struct GraphNode {
   std::vector<GraphNode*> dependencies;    // no duplicates
   const GraphNode* cloned_from = nullptr;  // an address to compare with only
   std::vector<Graph*> bodies;              // of a conditional node, which owns them
-  std::vector<CUgraph> body_handles;       // the same; the application reads this array
+  std::vector<CUgraph> body_handles;       // handles of the same; the application reads this array
 
   CUgraphNode handle() { return reinterpret_cast<CUgraphNode>(this); }
 };
@@ -32,7 +32,7 @@ struct GraphNode {
 // Guards every graph, node, executable graph and user object.
 std::mutex& GraphMutex();
 
-// All functions below want the lock held.
+// All functions below require the lock.
 class Graph {
  public:
   static Graph* Create();
@@ -45,14 +45,15 @@ class Graph {
   static void AddBodies(GraphNode* node, unsigned int count);
   void Remove(GraphNode* node);
   Graph* Clone() const;
-  // The nodes in an order that keeps all dependencies, creation order where they leave a choice; false on a cycle.
+  // Sorts the nodes into an order that respects all dependencies, with creation order as the second key.
+  // Returns false on a cycle.
   bool Sort(std::vector<GraphNode*>* sorted) const;
-  // Whether every node of `all` is one of `from` or comes before one.
+  // Returns whether every node of `all` is one of `from` or comes before one.
   static bool Reaches(const std::vector<GraphNode*>& from, const std::vector<GraphNode*>& all);
   void Destroy();
 
   const std::vector<GraphNode*>& nodes() const { return nodes_; }
-  std::map<UserObject*, unsigned> user_objects;  // references that the graph holds
+  std::map<UserObject*, unsigned> user_objects;  // references that the graph has
   bool is_body = false;                          // of a conditional node
 
  private:
@@ -64,13 +65,14 @@ class Graph {
 class GraphExec {
  public:
   struct Step {
-    const GraphNode* node;  // of the source graph: a name, which may be gone
+    const GraphNode* node;  // of the source graph; for comparison only, since it may be gone
     OperationPtr operation;
     bool enabled;
     std::vector<size_t> dependencies;  // steps
   };
 
-  // Null when the graph, or a body of one of its nodes, has a cycle, or a body a node that bodies may not have.
+  // Returns null if the graph, or a body of one of its nodes, has a cycle, or a body has a node that bodies
+  // may not have.
   static GraphExec* Create(const Graph& graph, unsigned long long flags);
   static GraphExec* FromHandle(CUgraphExec handle);
   CUgraphExec handle() { return reinterpret_cast<CUgraphExec>(this); }
@@ -78,7 +80,7 @@ class GraphExec {
   Step* FindStep(const GraphNode* node);
   // Takes the parameters of a graph of the same form; otherwise nothing changes and *where names the node.
   CUgraphExecUpdateResult Update(const Graph& graph, GraphNode** where);
-  // What a launch does, in order.
+  // Returns the operations of a launch, in order.
   std::vector<OperationPtr> Operations() const;
   void Destroy();
 

@@ -1,6 +1,7 @@
-// The link between host and GPU on its own time line. One copy of a direction at a time; while both directions copy,
-// each goes at its slower rate (DirectionCost). A copy begins when its stream came to it, even where the stream's thread
-// woke late, so lateness of the host does not add up. Thread-safe; waits are those of the copies.
+// The link between host and GPU on its own time line. Each direction carries one copy at a time; while both
+// directions copy, each goes at its slower rate (DirectionCost). A copy begins when its stream came to it,
+// even if the stream's thread woke late, so lateness of the host does not add up. Thread-safe; its waits are
+// those of the copies.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_HARDWARE_LINK_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_HARDWARE_LINK_H_
 
@@ -12,16 +13,16 @@
 
 namespace simcuda {
 
-// The arithmetic, without threads: what both directions have done by a time.
+// The arithmetic, without threads: the progress of both directions at a time.
 class LinkTime {
  public:
-  // A copy begins on an idle direction: `alone_ns` is what it takes without the other direction, `both_share` the part of
-  // that speed while the other direction copies.
+  // Begins a copy on an idle direction: `alone_ns` is its time without the other direction, `both_share` the
+  // part of that speed while the other direction copies.
   void Begin(int direction, int64_t begin_ns, double alone_ns, double both_share);
-  // Counts what has been done up to `time_ns`, in the order in which copies end.
+  // Counts the progress up to `time_ns`, in the order in which copies end.
   void Advance(int64_t time_ns);
   bool busy(int direction) const { return directions_[direction].busy; }
-  // When the direction's copy ends as things are now; or ended.
+  // Returns when the direction's copy ends in the present state, or ended.
   int64_t End(int direction) const;
 
  private:
@@ -29,7 +30,7 @@ class LinkTime {
     bool busy = false;
     double left_ns = 0;  // of the time alone
     double share = 1;    // both directions' speed over that alone
-    double at_ns = 0;    // up to where left_ns is counted; where it ended
+    double at_ns = 0;    // time up to which left_ns is counted; the end
     double begin_ns = 0;
   };
   double SpeedOf(int direction) const {
@@ -45,8 +46,8 @@ class LinkTime {
 
 class Link {
  public:
-  // Carries out one copy that is ready at `ready_ns`: calls `move` when its turn has come, returns at its end, which
-  // is *begin_ns and the result on the link's time line.
+  // Carries out one copy that is ready at `ready_ns`: calls `move` when its turn has come, and returns at its
+  // end. *begin_ns and the result are its times on the link's time line.
   template <typename Move>
   int64_t Copy(int direction, int64_t ready_ns, double alone_ns, double both_share, int64_t* begin_ns,
                Move move) {

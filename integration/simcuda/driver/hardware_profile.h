@@ -1,7 +1,7 @@
-// What a machine with a GPU costs: a data file (integration/simcuda/hardware/*.json, or one that bench/gpu wrote) as
-// numbers. Each figure of a file has a value and its source, or a low and a high value and what they are assumed from;
-// the end that is asked for chooses. All times come out stretched by the time scale. Pure; any thread. A file that is
-// not understood fails with words; nothing throws.
+// The costs of a machine with a GPU: a data file (integration/simcuda/hardware/*.json, or one that bench/gpu
+// wrote) as numbers. Each figure of a file has a value and its source, or a low and a high value and what
+// they are assumed from; the caller chooses the end. All times are stretched by the time scale. Pure;
+// thread-safe. A file that is not understood fails with a message; nothing throws.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_HARDWARE_PROFILE_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_HARDWARE_PROFILE_H_
 
@@ -38,8 +38,9 @@ enum class Call : uint8_t {
 inline constexpr int kCallCount = static_cast<int>(Call::kModuleLoad) + 1;
 extern const char* const kCallNames[kCallCount];
 
-// What a call holds while its time passes. kMemory: the driver's memory lock, one for the process. kContext: the lock
-// that everything takes that gives the GPU work. kEverything, of a load of code alone: no call with a cost goes on.
+// The lock that a call holds while its time passes. kMemory: the driver's memory lock, one for the process.
+// kContext: the lock of everything that gives the GPU work. kEverything, for a load of code alone: no call
+// with a cost goes on.
 enum class Held : uint8_t { kNothing, kMemory, kContext, kEverything };
 
 enum class End : uint8_t { kLow, kHigh };  // of assumed figures
@@ -77,7 +78,7 @@ struct HardwareProfile {
   double KernelNs(const std::string& kernel) const;
 };
 
-// Reads `file`. False, and what is wrong in *error, when it cannot be read or is not understood.
+// Reads `file`. Returns false, with what is wrong in *error, if it cannot be read or is not understood.
 bool LoadProfile(const std::string& file, End end, double scale, HardwareProfile* profile,
                  std::string* error);
 

@@ -1,8 +1,9 @@
-// The time that a machine's profile gives to calls (SIMCUDA_HARDWARE). Without a profile nothing here waits, counts or
-// takes a lock. A call's time passes on its caller's thread; the two locks of a driver are time lines: who comes while
-// one is held waits until it is free, in the order of coming. How long a load of code holds one is not known before:
-// while it lasts, the calls that would need the lock wait. Two forms of a driver: calls that give the GPU work wait for
-// the memory lock, or do not. Any thread.
+// The time that a machine's profile gives to calls (SIMCUDA_HARDWARE). If there is no profile, nothing here
+// waits, counts or takes a lock. A call's time passes on its caller's thread. The two locks of a driver are
+// time lines: a call that comes while one is held waits until it is free, in order of arrival. It is not
+// known in advance how long a load of code holds one: while it lasts, the calls that would need the lock
+// wait. There are two forms of a driver: calls that give the GPU work wait for the memory lock, or do not.
+// Thread-safe.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_HARDWARE_TIME_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_HARDWARE_TIME_H_
 
@@ -13,14 +14,14 @@
 
 namespace simcuda {
 
-// The profile in force, or null. One that was replaced stays: a call may still use it.
+// Returns the profile in force, or null. A profile that was replaced stays, since a call may still use it.
 const HardwareProfile* ActiveProfile();
 
-// Takes over what the settings say. False, and one line on standard error, when the profile is not understood.
+// Takes over the settings. Returns false, with one line on standard error, if the profile is not understood.
 bool ApplyHardware();
 
-// Stands at the top of a driver function; Spend takes the call's time, once its arguments are known to be good and
-// before its effect. Counts the processor time of the thread in the call.
+// Stands at the top of a driver function. Spend takes the call's time, once its arguments are known to be
+// good and before its effect. Counts the processor time of the thread in the call.
 class CallTime {
  public:
   explicit CallTime(Call call);
@@ -34,11 +35,11 @@ class CallTime {
   const HardwareProfile* const profile_;
   const Call call_;
   int64_t cpu_at_start_ns_ = 0;
-  uint32_t shared_ = 0;  // a bit for each load lock that it is to give back, by Held
+  uint32_t shared_ = 0;  // a bit for each load lock that it is to release, by Held
 };
 
-// Loading code, with a profile: holds what the profile says, waits until the GPU has nothing left to do, and takes the
-// call's time. Without one it waits where SIMCUDA_MODULE_LOAD=wait.
+// The time of loading code. If there is a profile, it holds the profile's lock, waits until the GPU has
+// nothing left to do, and takes the call's time. Otherwise it waits only if SIMCUDA_MODULE_LOAD=wait.
 class ModuleLoadTime {
  public:
   ModuleLoadTime();
@@ -53,7 +54,7 @@ class ModuleLoadTime {
   const HardwareProfile* const profile_;
 };
 
-// The host took longer for something than the profile gives to it: the result is not the profile's.
+// Records that the host took longer than the profile gives: the result is not the profile's.
 void CountOverrun(int64_t ns);
 
 }  // namespace simcuda

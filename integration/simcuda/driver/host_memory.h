@@ -1,5 +1,5 @@
-// Pinned host memory: allocated by the driver or registered with it. Ordinary memory otherwise; what matters is
-// that copies to and from it need not wait. Thread-safe.
+// Pinned host memory: allocated by the driver or registered with it. It is ordinary memory otherwise; it
+// matters only that copies to and from it need not wait. Thread-safe.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_HOST_MEMORY_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_HOST_MEMORY_H_
 
@@ -15,14 +15,14 @@ struct HostMemory {
   unsigned int flags = 0;  // CU_MEMHOSTALLOC_* or CU_MEMHOSTREGISTER_*
   bool registered = false;
   void* context = nullptr;
-  unsigned long long id = 0;  // what pointer attributes call the buffer id; never given twice
+  unsigned long long id = 0;  // the buffer id of pointer attributes; never given twice
 };
 
-// The pinned memory that holds `address`, copied to *found (may be null).
+// Finds the pinned memory that contains `address`, copied to *found (may be null).
 bool FindHostMemory(uint64_t address, HostMemory* found);
 
-// INVALID_VALUE for sizes that no host has and for pointers that were not allocated here; OUT_OF_MEMORY when
-// the system gives none. Neither waits: cuMemFreeHost has waited for the context before.
+// Return INVALID_VALUE for sizes that no host has and for pointers that were not allocated here;
+// OUT_OF_MEMORY if the system gives none. Neither waits: cuMemFreeHost has waited for the context before.
 CUresult AllocateHostMemory(uint64_t size, unsigned int flags, void* context, void** pointer);
 CUresult FreeHostMemory(void* pointer);
 

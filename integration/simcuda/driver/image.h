@@ -1,6 +1,6 @@
-// Module images: which kernels and variables they name. Three kinds are read: ours (text, see simcuda.h), PTX text, and ELF
-// cubins. No device code is kept; the names are bound to registered host functions. PTX and cubins tell the layout of a
-// kernel's parameters, too.
+// Module images: the kernels and variables that they name. Three kinds are read: ours (text, see simcuda.h),
+// PTX text, and ELF cubins. No device code is kept; the names are bound to registered host functions. PTX and
+// cubins give the layout of a kernel's parameters, too. Pure; thread-safe.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_IMAGE_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_IMAGE_H_
 
@@ -14,7 +14,7 @@ namespace simcuda {
 
 struct ImageKernel {
   std::string name;
-  long parameters = -1;  // how many it takes; -1: not said
+  long parameters = -1;  // how many it takes; -1: not given
   bool has_layout = false;
   std::vector<simcuda_parameter> layout;  // ascending
 };
@@ -29,7 +29,8 @@ struct ImageContents {
   std::vector<ImageGlobal> globals;  // of images of ours only
 };
 
-// What the image names; false when it is of no known kind, or malformed. The image's length is in the image.
+// Reads the names in the image. Returns false if it is of no known kind, or malformed. The image's length is
+// in the image.
 bool ReadImage(const void* image, ImageContents* contents);
 
 }  // namespace simcuda

@@ -1,6 +1,6 @@
 // The part of an interprocess event that processes share: how many records were made, and how many of them
 // the streams have reached. It lies in a file without a name that every process maps. A wait looks at it
-// again and again, every 20 us. event_api.cc makes and opens it; the threads of streams record, reach and
+// again and again, every 20 us. event_api.cc creates and opens it; the threads of streams record, reach and
 // wait.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_IPC_EVENT_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_IPC_EVENT_H_
@@ -15,21 +15,22 @@ namespace simcuda {
 // Thread-safe.
 class SharedEvent {
  public:
-  // A new one; null when the system gives no memory.
+  // Returns a new one; null if the system gives no memory.
   static std::shared_ptr<SharedEvent> Create();
-  // That of a handle, of another process or of this one; null when it is gone.
+  // Returns that of a handle, of another process or of this one; null if it is gone.
   static std::shared_ptr<SharedEvent> Open(const CUipcEventHandle& handle);
   ~SharedEvent();
   SharedEvent(const SharedEvent&) = delete;
   SharedEvent& operator=(const SharedEvent&) = delete;
 
-  // What another process opens it by, as long as its maker lives (ipc_file.h).
+  // Makes a handle by which another process opens it, as long as its maker lives (ipc_file.h).
   void MakeHandle(CUipcEventHandle* handle) const;
-  // The number of a record that is about to be queued; Reach when the stream gets there.
+  // Record returns the number of a record that is about to be queued; Reach is called when the stream gets
+  // there.
   uint64_t Record();
   void Reach(uint64_t number);
-  // The number of the last record: what a query or a wait that is made now is about. 0: none yet, and nothing
-  // to wait for.
+  // Returns the number of the last record, which a query or a wait that is made now refers to. 0: none yet,
+  // and nothing to wait for.
   uint64_t recorded() const;
   bool IsReached(uint64_t number) const;
   // Blocks the calling thread, which must not be a stream's of this event.

@@ -1,5 +1,6 @@
-// Memory that processes share: files without a name, which another process opens through the one that made them. So
-// nothing is left behind, and a handle is good as long as its maker lives and keeps the file. Thread-safe.
+// Memory that processes share: files without a name, which another process opens through the one that made
+// them. No file is left behind, and a handle is good as long as its maker lives and keeps the file.
+// Thread-safe.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_IPC_FILE_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_IPC_FILE_H_
 
@@ -7,11 +8,12 @@
 
 namespace simcuda {
 
-// What another process needs to open the file. Plain bytes: it travels inside CUDA's handles of 64 bytes.
+// The facts by which another process opens the file. Plain bytes, since it travels inside CUDA's handles of
+// 64 bytes.
 struct IpcFile {
   uint64_t tag;
   uint64_t process;
-  uint64_t id;  // of the maker's files
+  uint64_t id;  // among the maker's files
   uint64_t bytes;
   int32_t descriptor;  // the maker's
   int32_t device;      // ordinal, of memory
@@ -20,11 +22,12 @@ static_assert(sizeof(IpcFile) <= 64);
 
 enum class IpcKind : uint64_t { kMemory = 0x53484d454d313233, kEvent = 0x5348455645313233 };
 
-// A new file of that size; false when the system refuses.
+// Makes a new file of that size. Returns false if the system refuses.
 bool MakeIpcFile(IpcKind kind, uint64_t bytes, IpcFile* file);
-// Opens a file that any process made: a descriptor of this process, or -1 when it is none of that kind or is gone.
+// Opens a file that any process made. Returns a descriptor of this process, or -1 if it is none of that kind
+// or is gone.
 int OpenIpcFile(IpcKind kind, const IpcFile& file);
-// Whether the bytes are a handle of that kind at all.
+// Returns whether the bytes are a handle of that kind at all.
 bool IsIpcFile(IpcKind kind, const IpcFile& file);
 
 }  // namespace simcuda

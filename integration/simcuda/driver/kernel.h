@@ -1,5 +1,6 @@
-// Registered kernels and the handles that stand for them. A CUfunction and a CUkernel are both a FunctionHandle, of
-// different kinds; handles of registered kernels live as long as the process, those of modules as long as the module.
+// Registered kernels and the handles that stand for them. A CUfunction and a CUkernel are both a
+// FunctionHandle, of different kinds; handles of registered kernels live as long as the process, those of
+// modules as long as the module. Thread-safe.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_KERNEL_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_KERNEL_H_
 
@@ -31,12 +32,13 @@ struct KernelDefinition {
 
 struct FunctionHandle : HandleObject {
   const KernelDefinition* kernel = nullptr;
-  Module* module = nullptr;  // null: the handle that registration gave
+  Module* module = nullptr;  // null: the handle comes from registration
   std::atomic<int> dynamic_shared_bytes_max{48 << 10};
 
-  // Loads the code on the device where that has not been done (SIMCUDA_CODE_BYTES): OUT_OF_MEMORY on a full one.
+  // Loads the code on the device if that has not been done (SIMCUDA_CODE_BYTES). Returns OUT_OF_MEMORY on a
+  // full device.
   CUresult LoadCode(Device* device);
-  // The handle ends: its code takes no memory any more.
+  // Ends the handle: its code takes no memory any more.
   void UnloadCode();
 
  private:
@@ -45,19 +47,21 @@ struct FunctionHandle : HandleObject {
   uint64_t code_bytes_ = 0;
 };
 
-// Null when the handle is no live one of that kind.
+// Returns null if the handle is no live one of that kind.
 inline FunctionHandle* FunctionFromHandle(const void* handle, HandleKind kind) {
   return LiveObject<FunctionHandle>(handle, kind);
 }
-// What launches and occupancy take: a CUfunction, or a CUkernel cast to one.
+// Returns what launches and occupancy take: a CUfunction, or a CUkernel cast to one.
 inline FunctionHandle* FunctionOrKernel(const void* handle) {
   FunctionHandle* const function = FunctionFromHandle(handle, HandleKind::kFunction);
   return function != nullptr ? function : FunctionFromHandle(handle, HandleKind::kKernel);
 }
 
-// The first kernel registered under the name, of those that take `parameters` (-1: any number); or null.
+// Returns the first kernel registered under the name, of those that take `parameters` (-1: any number); or
+// null.
 const KernelDefinition* FindKernel(const std::string& name, long parameters);
-// The kernel as an image lays out its parameters: itself, one made for the image, or null when it has another layout.
+// Returns the kernel with the parameters laid out as in an image: itself, one made for the image, or null if
+// it has another layout.
 const KernelDefinition* WithLayout(const KernelDefinition* kernel,
                                    const std::vector<simcuda_parameter>& layout);
 

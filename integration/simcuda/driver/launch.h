@@ -12,19 +12,19 @@
 
 namespace simcuda {
 
-// Grid and block in x, y, z, as the call gave them. Nothing here is run in parallel: a kernel's host function
-// gets the shape and does the work of all blocks.
+// Grid and block in x, y, z, as the call gave them. Blocks are not run in parallel here: a kernel's host
+// function gets the shape and does the work of all of them.
 struct LaunchShape {
   unsigned int grid[3];
   unsigned int block[3];
   unsigned int shared_bytes;
 };
 
-// One launch as a graph keeps it. Its parameters' release (simcuda_set_release) is called when nothing can run it any
-// more.
+// One launch as a graph keeps it. Its parameters' release (simcuda_set_release) is called when nothing can
+// run it any more.
 class KernelOperation : public Operation {
  public:
-  // Copies the parameters; the result of cuLaunchKernel for bad arguments.
+  // Copies the parameters. Returns the result of cuLaunchKernel for bad arguments.
   static CUresult Make(CUfunction handle, const LaunchShape& shape, void** parameters, void** extra,
                        std::shared_ptr<KernelOperation>* made);
   ~KernelOperation() override;
@@ -34,7 +34,7 @@ class KernelOperation : public Operation {
 
   CUfunction function() const { return handle_; }
   const LaunchShape& shape() const { return shape_; }
-  // Pointers to the parameters' bytes, as cuGraphKernelNodeGetParams gives them.
+  // Returns pointers to the parameters' bytes, as cuGraphKernelNodeGetParams gives them.
   void** parameters() const { return parameters_.data(); }
   const char* buffer() const { return buffer_.data(); }
 
@@ -49,9 +49,9 @@ class KernelOperation : public Operation {
   bool owns_parameters_ = false;  // they were copied, so they are ours to release
 };
 
-// A host function as a graph's node (host_function.cc).
+// Returns a host function as a graph's node (host_function.cc).
 OperationPtr MakeHostOperation(CUhostFn function, void* data);
-// What it was made of; false when it is none.
+// Returns its parameters; false if it is no host function.
 bool GetHostOperation(const Operation& operation, CUDA_HOST_NODE_PARAMS* parameters);
 
 }  // namespace simcuda

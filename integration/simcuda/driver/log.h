@@ -1,6 +1,7 @@
-// The log of launches and copies that tests read back (SIMCUDA_LOG=FILE): one line each, in order of completion.
-// Columns, separated by tabs: kind, stream id, device, start ns, end ns, bytes, direction, name. Times are those of
-// CLOCK_MONOTONIC. Lines are kept in memory and written when there are many, at exit, and before a loud stop.
+// The log of launches and copies that tests read back (SIMCUDA_LOG=FILE): one line each, in order of
+// completion. Columns, separated by tabs: kind, stream id, device, start ns, end ns, bytes, direction, name.
+// Times are those of CLOCK_MONOTONIC. Lines are kept in memory and written when there are many, at exit, and
+// before a loud stop. Thread-safe.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_LOG_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_LOG_H_
 
@@ -20,12 +21,12 @@ struct LogLine {
   const char* name = "-";
 };
 
-// An empty path: no log. Creates the file, or says on standard error why not.
+// An empty path: no log. Creates the file, or reports on standard error why not.
 void OpenLog(const std::string& path);
 bool IsLogging();
 void AppendLog(const LogLine& line);
 void FlushLog();
-// From a signal handler: gives up when the log is in use.
+// For a signal handler: gives up if the log is in use.
 void FlushLogFromSignal();
 
 }  // namespace simcuda

@@ -1,6 +1,6 @@
-// Modules and libraries: the kernels that one image names, with a handle for each that was asked for, and the memory
-// of its variables. A CUmodule and a CUlibrary are both a Module, of different kinds; a library has a module of its own for
-// each context that asks for one. Thread-safe.
+// Modules and libraries: the kernels that one image names, with a handle for each that was asked for, and the
+// memory of its variables. A CUmodule and a CUlibrary are both a Module, of different kinds; a library has a
+// module of its own for each context that asks for one. Thread-safe.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_MODULE_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_MODULE_H_
 
@@ -30,27 +30,29 @@ struct Module : HandleObject {
   std::map<std::pair<Context*, std::string>, uint64_t> global_addresses;  // of those that were asked for
 
   bool is_library() const { return IsLive(HandleKind::kLibrary); }
-  // Reads an image into a module of `context`, or (null) a library; INVALID_IMAGE when it is none.
+  // Reads an image into a module of `context`, or (null) a library. Returns INVALID_IMAGE if it is none.
   static CUresult Load(const void* image, Context* context, Module** module);
-  // The handle of a kernel, a CUkernel of a library and a CUfunction of a module: NOT_FOUND when the image does not name
-  // it or nothing is registered under the name.
+  // Finds the handle of a kernel, a CUkernel of a library and a CUfunction of a module. Returns NOT_FOUND if
+  // the image does not name it or nothing is registered under the name.
   CUresult Find(const std::string& name, FunctionHandle** function);
-  // A library's module in `user`'s context, made at the first call.
+  // Returns a library's module in `user`'s context, made at the first call.
   Module* ModuleIn(Context& user);
-  // The variable's memory, made at the first call; for a library, that of `user`'s context.
+  // Finds the variable's memory, made at the first call; for a library, that of `user`'s context.
   CUresult FindGlobal(const std::string& name, Context& user, uint64_t* address, size_t* bytes);
-  // Handles of an unloaded module or library are none any more; their memory stays, so that a late use is seen.
+  // Makes the handles of an unloaded module or library invalid; their memory stays, so that a late use is
+  // seen.
   void Unload();
 
  private:
   friend void EndModulesOf(Context& context);
-  // Its own handle and those of its functions are none any more. With the mutex.
+  // Makes its own handle and those of its functions invalid. Called with the mutex.
   void EndHandles();
-  // The same, without it; its variables are freed with the context.
+  // Does the same, without the mutex; its variables are freed with the context.
   void End();
 };
 
-// The context ends: so do the modules that were loaded into it, and what libraries had there. The libraries go on.
+// Ends a context's modules: those that were loaded into it, and those of libraries there. The libraries go
+// on.
 void EndModulesOf(Context& context);
 
 }  // namespace simcuda

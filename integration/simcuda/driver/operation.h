@@ -1,5 +1,6 @@
-// One thing that a stream can do, kept so that it can be done again: what a capture records and a graph's node holds.
-// Constant once made, so nodes, clones and executable graphs share it; new parameters are a new operation.
+// One thing that a stream can do, kept so that it can be done again: a capture records it and a graph's node
+// owns it. It is constant once made, so nodes, clones and executable graphs share it; new parameters are a
+// new operation.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_OPERATION_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_OPERATION_H_
 
@@ -10,8 +11,8 @@
 
 namespace simcuda {
 
-// Made and submitted on any thread. It keeps what the call was given: the caller's structs are gone when it
-// runs.
+// Created and submitted on any thread. It keeps copies of the call's arguments: the caller's structs are gone
+// when it runs.
 class Operation : public std::enable_shared_from_this<Operation> {
  public:
   virtual ~Operation() = default;

@@ -1,5 +1,5 @@
-// Counts of what the driver did: for simcuda_get_stats, and as JSON at exit (SIMCUDA_STATS=FILE). Streams'
-// threads and the job's count, and a signal handler may; nothing fails.
+// Counts of the driver's work: for simcuda_get_stats, and as JSON at exit (SIMCUDA_STATS=FILE). Streams'
+// threads and the job's count, and a signal handler may; no call fails.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_STATS_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_STATS_H_
 
@@ -11,7 +11,8 @@
 namespace simcuda {
 
 struct Stats {
-  // Since the start, or since simcuda_reset_stats. The first two count mistakes of the job (simcuda.h).
+  // Counts since the start, or since simcuda_reset_stats. The first two count mistakes of the job
+  // (simcuda.h).
   std::atomic<uint64_t> missed_accesses{0};  // of memory that was not mapped
   std::atomic<uint64_t> misuses{0};          // unmaps and frees under queued work, refused copies
   std::atomic<uint64_t> launches{0};

@@ -1,6 +1,7 @@
-// The error codes that end a context: after one of them the device has done its last work for this process, and every
-// call that needs the context answers with the code. The list is cuda.h's: codes that "leave the process in an
-// inconsistent state", the assert, and the two uncorrectable memory errors. device-errors.md says what is known of it.
+// The error codes that end a context: after one of them the device has done its last work for this process,
+// and every call that needs the context answers with the code. The list is cuda.h's: codes that "leave the
+// process in an inconsistent state", the assert, and the two uncorrectable memory errors. device-errors.md
+// has what is known of it.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_STICKY_ERRORS_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_STICKY_ERRORS_H_
 

@@ -1,7 +1,7 @@
-// A stream: a queue of work and one thread that does it in order. The thread starts with the first work, sleeps
-// while there is none, and ends when the stream is destroyed and drained.
-// Order between streams is made of waits: work of one stream that waits until another has completed a number.
-// Streams are never freed but used again, so a number of an old stream stays true: numbers only grow.
+// A stream: a queue of work and one thread that does it in order. The thread starts with the first work,
+// sleeps while there is none, and ends when the stream is destroyed and drained. Order between streams is
+// made of waits: work of one stream that waits until another has completed a number. Streams are never freed
+// but used again, so a number of an old stream stays valid: numbers only grow. Thread-safe.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_STREAM_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_STREAM_H_
 
@@ -20,17 +20,17 @@ namespace simcuda {
 class Context;
 class Stream;
 
-// One operation on a stream. Made by the caller's thread, run and deleted by the stream's.
+// One operation on a stream. Created by the caller's thread, run and deleted by the stream's.
 class Work {
  public:
   virtual ~Work() = default;
-  // `skip`: the context has failed; do nothing but let waiters go on.
+  // `skip`: the context has failed; the work does nothing except let waiters go on.
   virtual void Run(Stream& stream, bool skip) = 0;
-  // Whether it will read or write a byte of [start, start + size). Called under the stream's lock.
+  // Returns whether it will read or write a byte of [start, start + size). Called under the stream's lock.
   virtual bool Touches(uint64_t start, uint64_t size) const { return false; }
-  // For messages; safe to call from a signal handler while the work runs.
+  // Returns the name for messages; safe to call from a signal handler while the work runs.
   virtual const char* name() const = 0;
-  // Whether random delays and holds apply.
+  // Returns whether random delays and holds apply.
   virtual bool is_operation() const { return true; }
 
  private:
@@ -44,9 +44,9 @@ enum class StreamKind { kBlocking, kNonBlocking, kLegacy, kPerThread };
 
 class Stream : public HandleObject {
  public:
-  // A stream of `context`, new or used before. While `error` is none but success, its work is skipped.
+  // Returns a stream of `context`, new or used before. While `error` is not success, its work is skipped.
   static Stream* Open(Context* context, const std::atomic<CUresult>* error, StreamKind kind, int priority);
-  // The stream of a handle, or null if the handle is none of a live stream.
+  // Returns the stream of a handle, or null if the handle is none of a live stream.
   static Stream* FromHandle(const void* handle) { return LiveObject<Stream>(handle, HandleKind::kStream); }
 
   Context* context() const { return context_; }
@@ -54,36 +54,39 @@ class Stream : public HandleObject {
   int priority() const { return priority_; }
   uint64_t id() const { return id_; }
 
-  // Takes ownership of `work`; its number.
+  // Takes ownership of `work`; returns its number.
   uint64_t Enqueue(Work* work);
   uint64_t enqueued() const { return enqueued_.load(); }
   uint64_t completed() const { return completed_.load(); }
   bool IsDone(uint64_t number) const { return completed() >= number; }
   void WaitFor(uint64_t number);
-  // As a driver does: a caller whose work has got far ahead of the device waits. Not on a stream's thread, nor while
-  // streams are held.
+  // Waits as a driver does for a caller whose work has got far ahead of the device. Not on a stream's thread,
+  // nor while streams are held.
   void WaitForQueueSpace(uint64_t number);
 
-  // No more work comes; what is queued is done, then the stream is free for Open.
+  // Ends the queue: queued work is done, then the stream is free for Open.
   void Close();
 
-  // The name of an operation, running or queued, that touches the range; "" when there is none.
+  // Returns the name of an operation, running or queued, that touches the range; "" if there is none.
   std::string FindTouching(uint64_t start, uint64_t size);
 
-  // The name of the work that runs now, from a signal handler: false when there is none or it cannot be had.
+  // Copies the name of the work that runs now, for a signal handler. Returns false if there is none or it
+  // cannot be read.
   bool CopyRunningName(char* name, size_t bytes);
-  // With a hardware profile, for the work that runs: when its turn came, however late the thread woke, and, set by the
-  // work, when it ended (without it: now).
+  // Times of the running work with a hardware profile: when its turn came, however late the thread woke, and,
+  // set by the work, when it ended (if not set: now).
   int64_t begin_ns() const { return begin_ns_; }
   void set_end_ns(int64_t end_ns) { end_ns_ = end_ns; }
   int64_t end_ns() const { return end_ns_; }
-  // Any thread: when work that is done ended; 0 for long ago, which is before the kEndsKept works behind it.
+  // Returns when work that is done ended; 0 for long ago, which is before the last kEndsKept works.
+  // Thread-safe.
   int64_t EndOf(uint64_t number) const;
 
-  // Whether that work is an operation (not a wait), likewise from a signal handler.
+  // Returns whether the running work is an operation (not a wait), also for a signal handler.
   bool RunsOperation();
 
-  // Number of the last legacy work that this stream was made to wait for (and on the legacy stream: unused).
+  // The number of the last legacy work that this stream was made to wait for (and on the legacy stream:
+  // unused).
   std::atomic<uint64_t> legacy_seen{0};
 
  private:
@@ -92,7 +95,8 @@ class Stream : public HandleObject {
   void Execute(Work* work);
   void StartLocked();
 
-  // Set by Open, constant until Close. Atomic because a stale handle may be looked at while a stream is used again.
+  // Set by Open, constant until Close. Atomic because a stale handle may be looked at while a stream is used
+  // again.
   std::atomic<Context*> context_{nullptr};
   std::atomic<const std::atomic<CUresult>*> error_{nullptr};
   std::atomic<StreamKind> kind_{StreamKind::kBlocking};
@@ -105,7 +109,7 @@ class Stream : public HandleObject {
   std::atomic<int64_t> ends_ns_[kEndsKept] = {};  // of the last works, by number; written before completed_
 
   std::atomic<uint64_t> enqueued_{0};   // written under mutex_
-  std::atomic<uint64_t> completed_{0};  // written under mutex_; read by anybody to learn that work is done
+  std::atomic<uint64_t> completed_{0};  // written under mutex_; any thread may read it
   std::atomic<Work*> running_{nullptr};
 
   std::mutex mutex_;  // guards everything below
@@ -116,10 +120,10 @@ class Stream : public HandleObject {
   bool asleep_ = false;
   bool started_ = false;
   bool closing_ = false;
-  uint64_t wanted_ = UINT64_MAX;  // the least number that somebody waits for
+  uint64_t wanted_ = UINT64_MAX;  // the least number that a thread waits for
 };
 
-// The stream whose thread this is, or null.
+// Returns the stream whose thread this is, or null.
 Stream* CurrentStreamOfThread();
 
 // Calls visit(stream) for each stream that was ever opened.

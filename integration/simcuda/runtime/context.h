@@ -1,6 +1,6 @@
-// When the driver is initialised and which context a call runs in. Owns: the outcome of cuInit, this thread's
-// device, the retained primary contexts, the mark of a forked child. Every entry point of the runtime goes
-// through WithDriver (needs cuInit only) or WithContext (needs a current context).
+// The initialization of the driver and the context that a call runs in. Owns the outcome of cuInit, this
+// thread's device, the retained primary contexts, and the mark of a forked child. Every entry point of the
+// runtime goes through WithDriver (needs cuInit only) or WithContext (needs a current context).
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_CONTEXT_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_CONTEXT_H_
 
@@ -9,23 +9,25 @@
 
 namespace simcuda {
 
-// Opens and initialises the driver once. cudaErrorInsufficientDriver when there is none, cudaErrorNoDevice when
-// it has no device, cudaErrorInitializationError in a child that was forked after initialisation. Any thread.
+// Opens and initializes the driver once. Returns cudaErrorInsufficientDriver if there is none,
+// cudaErrorNoDevice if it has no device, cudaErrorInitializationError in a child that was forked after
+// initialization. Thread-safe.
 cudaError_t InitialiseDriver(const DriverTable** driver);
 
-// As above, and makes the primary context of this thread's device current when the thread has no context.
+// Like InitialiseDriver, and makes the primary context of this thread's device current if the thread has no
+// context.
 cudaError_t EnsureContext(const DriverTable** driver);
 
 // Retains the primary context of `device` (once a process) and makes it current for this thread.
 cudaError_t BindDevice(const DriverTable& driver, int device);
 
-// The retained primary context of `device`, without making it current.
+// Finds the retained primary context of `device`, without making it current.
 cudaError_t PrimaryContext(const DriverTable& driver, int device, CUcontext* context);
 
 // Forgets the retained context of `device`: cudaDeviceReset destroyed it.
 void ForgetPrimaryContext(int device);
 
-// The device that this thread's next context-less call uses (cudaSetDevice), 0 at first.
+// Returns the device that this thread's next context-less call uses (cudaSetDevice), 0 at first.
 int ThreadDevice();
 
 template <typename Call>

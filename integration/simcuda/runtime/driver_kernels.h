@@ -5,7 +5,7 @@
 
 namespace simcuda {
 
-// Whether `kernel` came from cudaLibraryGetKernel. Any thread.
+// Returns whether `kernel` came from cudaLibraryGetKernel. Thread-safe.
 bool IsDriverKernel(const void* kernel);
 
 }  // namespace simcuda

@@ -1,5 +1,5 @@
-// The driver as the stand-in runtime sees it: one table of typed entry points, filled at the first use by
-// dlopen("libcuda.so.1"), one dlsym of cuGetProcAddress_v2 and look-ups through it, which is how NVIDIA's
+// The driver as the stand-in runtime sees it: one table of typed entry points. It is filled at the first use
+// by dlopen("libcuda.so.1"), one dlsym of cuGetProcAddress_v2 and look-ups through it, which is how NVIDIA's
 // runtime reaches the driver. Owns the table and the dlopen handle; knows no context, device or error text.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_DRIVER_TABLE_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_DRIVER_TABLE_H_
@@ -10,7 +10,7 @@
 
 namespace simcuda {
 
-// Of cudaProfilerTypedefs.h, which includes what no wheel of PyTorch's brings.
+// Types of cudaProfilerTypedefs.h, which includes a file that no wheel of PyTorch's brings.
 using PFN_cuProfilerStart_v4000 = CUresult (*)();
 using PFN_cuProfilerStop_v4000 = CUresult (*)();
 
@@ -40,8 +40,8 @@ struct DriverTable {
   DriverEntry<PFN_cuGetProcAddress_v12000> GetProcAddress;
 };
 
-// The table, or null when there is no usable libcuda.so.1. Opens the driver at the first call; later calls are
-// one atomic load. Any thread.
+// Returns the table, or null if there is no usable libcuda.so.1. Opens the driver at the first call; later
+// calls are one atomic load. Thread-safe.
 const DriverTable* LoadedDriver();
 
 }  // namespace simcuda

@@ -7,12 +7,13 @@
 
 namespace simcuda {
 
-// The runtime's code for a driver result. The two enums share their numbers; a number that the runtime's enum
-// does not have becomes cudaErrorUnknown.
+// Returns the runtime's code for a driver result. The two enums share their numbers; a number that the
+// runtime's enum lacks becomes cudaErrorUnknown.
 cudaError_t ToRuntimeError(CUresult result);
 inline cudaError_t ToRuntimeError(cudaError_t error) { return error; }
 
-// Remembers a failure as this thread's last error and hands the code on. Every entry point returns through it.
+// Remembers a failure as this thread's last error and hands the code on. Every entry point returns through
+// it.
 cudaError_t Note(cudaError_t error);
 
 }  // namespace simcuda

@@ -1,7 +1,6 @@
 // The kernels that nvcc-compiled code in this process has registered, by the address of their host stub.
-// Registering only appends a name (PyTorch registers tens of thousands at import); the index is brought up to date
-// at the first look-up. Owns nothing of the callers': names and fat binaries stay theirs. All of it is for any
-// thread.
+// Registering only appends a name (PyTorch registers tens of thousands at import); the index is brought up to
+// date at the first look-up. Names and fat binaries stay the callers'. Thread-safe.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_KERNEL_REGISTRY_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_KERNEL_REGISTRY_H_
 
@@ -39,7 +38,7 @@ class KernelRegistry {
   FatBinary* AddBinary(const void* image);
   void AddKernel(const FatBinary* binary, const void* host_function, const char* name);
 
-  // The kernel of a host stub or of a handle that we gave out; null for anything else.
+  // Returns the kernel of a host stub or of a handle that we gave out; null for anything else.
   KernelEntry* Find(const void* host_function_or_handle);
 
   size_t kernel_count();

@@ -5,7 +5,7 @@
 
 namespace simcuda {
 
-// Notes cudaErrorNotSupported as this thread's last error and returns its number. Any thread.
+// Records cudaErrorNotSupported as this thread's last error and returns its number. Thread-safe.
 int NoteNotSupported();
 
 }  // namespace simcuda

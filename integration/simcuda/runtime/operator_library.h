@@ -1,10 +1,11 @@
-// Opens PyTorch's operators for the stand-in (libsimcuda_torch_<minor>.so, beside this library) in processes that have
-// loaded libtorch_cuda. Owns the decision and the messages; what the library does is its own affair.
+// Opens PyTorch's operators for the stand-in (libsimcuda_torch_<minor>.so, beside this library) in processes
+// that have loaded libtorch_cuda. Owns the decision and the messages; the library's work is its own affair.
 //
 // The library may export, in C:
 //   const char* simcuda_torch_built_for(void);  the version of PyTorch that it was compiled against ("2.11.0+cu130")
-//   int simcuda_torch_start(void);              registers the operators; 0, or it has said why not on standard error
-// With both, nothing of it runs before the versions have been compared; without them its constructors do the work.
+//   int simcuda_torch_start(void);              registers the operators; 0, or it has printed why not on standard error
+// If it exports both, no other code of it runs before the versions have been compared; otherwise its
+// constructors do the work.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_OPERATOR_LIBRARY_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_OPERATOR_LIBRARY_H_
 

@@ -14,12 +14,12 @@
 #include <cuda_runtime_api.h>
 
 extern "C" {
-// Of cuda_profiler_api.h, which no wheel of PyTorch's brings.
+// Declarations of cuda_profiler_api.h, which no wheel of PyTorch's brings.
 cudaError_t cudaProfilerStart(void);
 cudaError_t cudaProfilerStop(void);
 
 // Called by the constructors of a library that nvcc has compiled, when it is opened (kernel_registry.cc). A
-// fat binary's handle is a pointer to our FatBinary; what device code it holds is not looked at.
+// fat binary's handle is a pointer to our FatBinary; its device code is not looked at.
 void** __cudaRegisterFatBinary(void* fat_binary);
 void __cudaRegisterFatBinaryEnd(void** handle);
 void __cudaUnregisterFatBinary(void** handle);
@@ -32,12 +32,12 @@ void __cudaRegisterVar(void** handle, char* host_variable, char* device_address,
 void __cudaRegisterManagedVar(void** handle, void** host_variable, char* device_address,
                               const char* device_name, int external, size_t size, int constant, int global);
 char __cudaInitModule(void** handle);
-// What `kernel<<<grid, block, shared, stream>>>(...)` becomes: the configuration is pushed on the calling
-// thread, the host stub pops it and launches. A push that answers other than 0 lets the caller skip its
+// The calls that `kernel<<<grid, block, shared, stream>>>(...)` becomes: the configuration is pushed on the
+// calling thread, the host stub pops it and launches. If a push returns other than 0, the caller skips its
 // launch.
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes, CUstream_st* stream);
 cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_bytes, void* stream);
-// Newer nvcc asks for the handle of a kernel once, and launches by that. It is a KernelEntry.
+// Newer nvcc asks for the handle of a kernel once, and launches by that. The handle is a KernelEntry.
 cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* host_function);
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** args, size_t shared_bytes,
                                cudaStream_t stream);

@@ -1,6 +1,7 @@
-// Learned geometry: the sizes, strides and storage sharing of an op's results for one signature (op, sizes, strides,
-// dtypes, ints, bools of its arguments). Learned from a run that was waited for; a promise for all later runs, which
-// can then allocate their results at the launch. Nothing here touches CUDA or the driver.
+// Learned geometry: the sizes, strides and storage sharing of an op's results for one signature (op, sizes,
+// strides, dtypes, ints, bools of its arguments). It is learned from a run that was waited for, and is a
+// promise for all later runs, which can then allocate their results at the launch. Callers' threads and the
+// streams' use it. It touches neither CUDA nor the driver.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_TORCH_GEOMETRY_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_TORCH_GEOMETRY_H_
 
@@ -18,7 +19,7 @@ namespace simcuda::ops {
 
 using SignatureKey = std::vector<int64_t>;
 
-// Where a result's bytes lie: in a storage of its own (fresh, by number), in that of an argument, or nowhere.
+// The storage of a result's bytes: one of its own (fresh, by number), that of an argument, or none.
 enum class StorageKind : uint8_t { kFresh, kArgument, kUndefined };
 
 struct TensorGeometry {
@@ -40,7 +41,7 @@ struct ReturnShape {
   size_t count = 0;   // kTensorList: number of tensors
 };
 
-// How an out= or in-place argument looks afterwards when the op resized it.
+// The state of an out= or in-place argument after the op has resized it.
 struct ArgumentChange {
   size_t written = 0;  // place in the call's list of written tensors
   at::DimVector sizes;
@@ -55,17 +56,19 @@ struct Geometry {
   std::vector<ArgumentChange> changes;
 };
 
-// Describes the returns in `stack` of an op that has run on CPU aliases. `argument_storages` are the aliases' storages
-// in the call's order; `returned_argument` as in OpFacts. Fresh storages are appended to `fresh` in order.
+// Describes the returns in `stack` of an op that has run on CPU aliases. `argument_storages` are the aliases'
+// storages in the call's order; `returned_argument` as in OpFacts. Fresh storages are appended to `fresh` in
+// order.
 Geometry DescribeReturns(const c10::Stack& stack, const std::vector<int>& returned_argument,
                          const std::vector<c10::Storage>& argument_storages,
                          std::vector<c10::Storage>* fresh);
 
-// Empty when the two agree; else a sentence that says where they differ. Changes of arguments are not compared.
+// Returns an empty text if the two agree, otherwise a sentence about the difference. Changes of arguments are
+// not compared.
 std::string Difference(const Geometry& promised, const Geometry& found);
 
-// Map from signature to geometry; any thread may call. Entries live until the cache is cleared at its bound, and what
-// Find has returned stays valid.
+// A map from signature to geometry; thread-safe. Entries live until the cache is cleared at its bound, and
+// geometries that Find has returned stay valid.
 class GeometryCache {
  public:
   std::shared_ptr<const Geometry> Find(const SignatureKey& key) const;

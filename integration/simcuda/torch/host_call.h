@@ -1,5 +1,5 @@
-// One call of an op on the stream thread: what a host form (host_forms.h) gets, and where it leaves its
-// results. Its tensors are CPU aliases of device memory, which hold only while the op runs.
+// One call of an op on the stream thread: the input of a host form (host_forms.h), and the place for its
+// results. Its tensors are CPU aliases of device memory, which are valid only while the op runs.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_TORCH_HOST_CALL_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_TORCH_HOST_CALL_H_
 
@@ -14,7 +14,7 @@ struct HostCall {
   const c10::OperatorHandle& op;
   c10::Stack* stack;                       // exactly the arguments; replaced by the returns
   std::optional<at::Generator> generator;  // of this call alone; set for ops that draw random numbers
-  int generator_argument;                  // where it goes, or -1
+  int generator_argument;                  // its place in the arguments, or -1
 };
 
 }  // namespace simcuda::ops

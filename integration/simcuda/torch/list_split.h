@@ -1,5 +1,6 @@
-// Splitting list ops (_foreach_*, _fused_adamw_ ...): CUDA never makes one launch of a long list, so here each group of
-// SIMCUDA_FOREACH_GROUP tensors (default 1) is one launch. The bits are the same for every group size.
+// Splitting list ops (_foreach_*, _fused_adamw_ ...): CUDA never makes one launch of a long list, so each
+// group of SIMCUDA_FOREACH_GROUP tensors (default 1) is one launch here. The bits are the same for every
+// group size.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_TORCH_LIST_SPLIT_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_TORCH_LIST_SPLIT_H_
 
@@ -9,8 +10,8 @@
 
 namespace simcuda::ops {
 
-// As CallAsLaunch, as one launch per group of list elements. Lists of tensors and numbers that are as long as the first
-// list of tensors are cut; an empty list is handed on whole.
+// Like CallAsLaunch, with one launch per group of list elements. Lists of tensors and numbers that are as
+// long as the first list of tensors are cut; an empty list is handed on whole.
 void CallSplit(const OpFacts& facts, c10::Stack* stack);
 
 }  // namespace simcuda::ops

@@ -1,5 +1,6 @@
-// One queued operator: everything the stream thread needs to run an op, and nothing that belongs to the caller. Holds
-// CPU aliases over raw addresses, plain values and the promised geometry; no CUDA storage, Python object or GIL.
+// One queued operator: everything the stream thread needs to run an op, and nothing that belongs to the
+// caller. It has CPU aliases over raw addresses, plain values and the promised geometry; no CUDA storage,
+// Python object or GIL.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_TORCH_OPERATOR_CALL_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_TORCH_OPERATOR_CALL_H_
 
@@ -20,22 +21,23 @@
 
 namespace simcuda::ops {
 
-// What both kinds of call run.
+// The part that both kinds of call run.
 struct CallBody {
   const OpFacts* facts = nullptr;
   c10::Stack stack;  // the arguments; afterwards the returns
   std::vector<c10::Storage> argument_storages;
   std::optional<CallSeed> seed;
 
-  // What the CUDA kernel would assert and does not hold; then the arguments are harmless ones from here on.
+  // Returns the assertion of the CUDA kernel that does not hold; the arguments are harmless ones from then
+  // on.
   std::optional<BrokenAssert> Assert();
-  // Computes on the current thread, with this thread's allocations of `blocks`' sizes placed there. Throws what the
-  // kernels throw.
+  // Computes on the current thread, with this thread's allocations of `blocks`' sizes placed there. Throws
+  // the kernels' exceptions.
   void Compute();
 };
 
-// A call whose caller waits: results and errors stay in it. A broken assert is kept as well: a GPU's caller would know
-// nothing of it yet, so the device fails only when the call has its results (FailingCall).
+// A call whose caller waits: results and errors stay in it. A broken assert is kept as well: a GPU's caller
+// would know nothing of it yet, so the device fails only when the call has its results (FailingCall).
 class WaitedCall final : public QueuedWork {
  public:
   CallBody body;
@@ -49,7 +51,7 @@ class WaitedCall final : public QueuedWork {
   std::optional<BrokenAssert> broken_;
 };
 
-// Fails the device as the kernel of `op` does whose assert is broken.
+// Fails the device as the kernel of `op` does if its assert is broken.
 class FailingCall final : public QueuedWork {
  public:
   FailingCall(std::string op, BrokenAssert broken) : op_(std::move(op)), broken_(std::move(broken)) {}
@@ -60,8 +62,8 @@ class FailingCall final : public QueuedWork {
   const BrokenAssert broken_;
 };
 
-// A call that nobody waits for: its results go to `blocks` as `promise` says, its errors fail the device. A captured one
-// runs at each replay, each time from the same arguments.
+// A call that nobody waits for: its results go to `blocks` as `promise` describes, its errors fail the
+// device. A captured call runs at each replay, each time from the same arguments.
 class PromisedCall final : public QueuedWork {
  public:
   CallBody body;

@@ -1,0 +1,30 @@
+// The life of the driver in this process, and its devices: alive from the first cuInit on, dead in a forked child.
+// Nothing happens when the library is only loaded. Any thread may ask.
+#ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_MACHINE_DRIVER_H_
+#define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_MACHINE_DRIVER_H_
+
+#include <vector>
+
+#include "integration/simcuda/driver/core/driver_api.h"
+#include "integration/simcuda/driver/machine/device.h"
+
+namespace simcuda {
+
+// cuInit has succeeded in this process and it is not a fork of the one where it did.
+bool IsAlive();
+
+int DeviceCount();
+// Null when there is no such device.
+Device* FindDevice(int ordinal);
+// The same for a call of the driver: NOT_INITIALIZED before cuInit, INVALID_DEVICE where there is no such device.
+CUresult EnterDevice(CUdevice ordinal, Device** device);
+
+// For cuInit: makes what else the driver needs, by start(), and is alive from then on. Any later call answers success, or
+// NOT_INITIALIZED in a forked child; a start that failed is tried again.
+CUresult ComeAlive(CUresult (*start)());
+// For start(): a device of `memory_bytes` for each of the machine's devices in `numbers`.
+void MakeDevices(const std::vector<int>& numbers, uint64_t memory_bytes);
+
+}  // namespace simcuda
+
+#endif  // SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_MACHINE_DRIVER_H_

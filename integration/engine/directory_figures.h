@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "io/spill_store.h"
+#include "io/store/spill_store.h"
 
 namespace spillway::integration {
 

@@ -16,7 +16,7 @@
 #include "integration/engine/observation.h"
 #include "integration/engine/pause_figures.h"
 #include "io/os/wait.h"
-#include "io/spill_store.h"
+#include "io/store/spill_store.h"
 
 namespace spillway::integration {
 

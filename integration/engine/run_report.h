@@ -24,7 +24,7 @@
 #include "integration/report/run_data.h"
 #include "io/os/clock.h"
 #include "io/os/sync.h"
-#include "io/spill_store.h"
+#include "io/store/spill_store.h"
 
 namespace spillway::integration {
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/write_budget.h"
+#include "io/store/write_budget.h"
 
 namespace spillway::integration {
 

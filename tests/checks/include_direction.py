@@ -44,6 +44,8 @@ FOLDERS = {
     "allocator/residency/plan": {"allocator/residency/transfer", "allocator/residency/state", "policy", "io/os"},
     "allocator/residency": {"allocator/memory", "allocator/driver", "io/os"},  # and its own folders
     "io/os": set(),
+    "io/engine": {"io/os"},
+    "io/store": {"io/engine", "io/os"},
     "policy/trace": set(),
     "policy/simulator": {"policy/trace"},
     "policy/bound": {"policy/simulator", "policy/trace"},

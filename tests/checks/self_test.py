@@ -49,7 +49,7 @@ class IncludeDirectionTest(Planted):
         self.assertEqual(len(self.found("io/os/a.h", '#include "io/engine.h"\n')), 3)
 
     def test_a_single_file_of_a_folder(self):
-        for folder, file in (("engine", "preload/shim_abi"), ("torch", "engine/spillway"), ("cli", "preload/conf_text")):
+        for folder, file in (("engine", "preload/shim_abi"), ("torch", "engine/spillway"), ("cli/doctor", "preload/conf_text")):
             good, bad = (f'#include "integration/{name}.h"\n' for name in (file, file + "_b"))
             self.assertEqual(self.found(f"integration/{folder}/a.h", good), [])
             self.assertEqual(len(self.found(f"integration/{folder}/a.h", bad)), 1)

@@ -1,0 +1,28 @@
+// What `spillway top` shows of jobs: figures that they answered with, twice, as lines of text. A row for each
+// process, since each rank is one; under a single job its last lines. Pure; nothing fails: what a job did not
+// say is a dash.
+
+#ifndef SPILLWAY_INTEGRATION_CLI_JOB_TOP_VIEW_H_
+#define SPILLWAY_INTEGRATION_CLI_JOB_TOP_VIEW_H_
+
+#include <sys/types.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace spillway::integration {
+
+// One job's answers to "status", the later one and one before it; null where it has not answered.
+struct TopJob {
+  pid_t pid = 0;
+  nlohmann::json now, before;
+  std::string problem;  // why it did not answer now; empty when it did
+};
+
+// `width`: columns that a line may have; commands are cut to it.
+std::string TopText(const std::vector<TopJob>& jobs, size_t width);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_CLI_JOB_TOP_VIEW_H_

@@ -1,0 +1,14 @@
+// What every report's page has whatever it says: its style, and the script that draws the charts. For
+// report_page, which puts both into the page: it asks for nothing. Constants, text only; nothing fails.
+
+#ifndef SPILLWAY_INTEGRATION_CLI_PAGE_REPORT_STYLE_H_
+#define SPILLWAY_INTEGRATION_CLI_PAGE_REPORT_STYLE_H_
+
+namespace spillway::integration {
+
+extern const char kReportStyle[];   // of a <style>
+extern const char kReportScript[];  // of a <script>, after the drawing library
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_CLI_PAGE_REPORT_STYLE_H_

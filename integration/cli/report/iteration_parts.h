@@ -1,0 +1,35 @@
+// Where the time of an iteration goes: kernels, what the GPU lost to each cause of ours, the job's own
+// pauses. And the chart of it, a bar for each rank or run. For ranks_page and changes_page. Pure; nothing
+// fails.
+
+#ifndef SPILLWAY_INTEGRATION_CLI_REPORT_ITERATION_PARTS_H_
+#define SPILLWAY_INTEGRATION_CLI_REPORT_ITERATION_PARTS_H_
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "integration/cli/page/report_model.h"
+#include "integration/cli/report/report_data.h"
+#include "integration/cli/report/report_facts.h"
+
+namespace spillway::integration {
+
+struct IterationParts {
+  Known whole_s, kernels_s, pauses_s;
+  // By cause in words (CauseWords), in the order of the file. By the process's own count of a recurring
+  // iteration where it has one, else the run's in proportion.
+  std::vector<std::pair<std::string, double>> lost_s;
+  Known LostSeconds() const;  // all of it; none: the file does not say
+};
+
+IterationParts PartsOf(const ReportData& data, const ReportFacts& facts);
+
+// A bar for each name; none where no iteration is known of any. `words`: how to read it.
+std::optional<Chart> IterationPartsChart(const std::vector<std::string>& names,
+                                         const std::vector<IterationParts>& parts, std::string words);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_CLI_REPORT_ITERATION_PARTS_H_

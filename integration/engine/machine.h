@@ -36,9 +36,6 @@ struct ControlGroup {
 // parent, which limits, too. Empty where there are none.
 std::vector<ControlGroup> ControlGroups(const std::string& controller, const std::string& root = "");
 
-// As gethostname says it; empty where it says nothing.
-std::string HostName();
-
 // The first of `candidates` that is a writable directory on a disk (no tmpfs, no ramfs); empty when none is.
 std::string FirstDiskDirectory(const std::vector<std::string>& candidates);
 

@@ -15,9 +15,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "integration/engine/atomic_file.h"
-#include "integration/engine/output_file.h"
 #include "integration/escape/deny_list.h"
+#include "integration/report/atomic_file.h"
+#include "integration/report/output_file.h"
 #include "integration/settings/conf_files.h"
 #include "integration/settings/environment.h"
 #include "io/os/bytes_text.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "integration/cli/common/trace_files.h"
 #include "integration/cli/page/report_page.h"
-#include "integration/engine/atomic_file.h"
+#include "integration/report/atomic_file.h"
 
 namespace spillway::integration {
 namespace {

@@ -18,7 +18,7 @@ constexpr double kDay = 86400;
 constexpr double kGB = 1e9;
 // An iteration that took this part less than its bound contradicts it (docs/metrics.md).
 constexpr double kBelowBound = 0.95;
-// Of AdviceLine (integration/engine/advice.h).
+// Of AdviceLine (integration/report/advice.h).
 constexpr char kHelps[] = "what would help most: ";
 constexpr char kNoneHelps[] = "no setting would help";
 

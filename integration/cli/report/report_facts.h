@@ -11,7 +11,7 @@
 
 #include "integration/cli/report/report_data.h"
 #include "integration/cli/report/what_if.h"
-#include "integration/engine/wear.h"
+#include "integration/report/wear.h"
 
 namespace spillway::integration {
 

@@ -22,8 +22,7 @@
 #include "integration/cli/report/report.h"
 #include "integration/cli/report/report_files.h"
 #include "integration/cli/report/run_files.h"
-#include "integration/engine/machine.h"
-#include "integration/engine/output_file.h"
+#include "integration/report/output_file.h"
 #include "integration/settings/environment.h"
 #include "integration/settings/node_ranks.h"
 

@@ -25,7 +25,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 FILES = SOURCE / "integration" / "operators"
 DASHBOARD = json.loads((FILES / "grafana_dashboard.json").read_text(encoding="utf-8"))
 ALERTS = (FILES / "prometheus_alerts.yml").read_text(encoding="utf-8")
-WRITER = (SOURCE / "integration/engine/prometheus.cc").read_text(encoding="utf-8")
+WRITER = (SOURCE / "integration/report/prometheus.cc").read_text(encoding="utf-8")
 METRICS = set(re.findall(r'"(spillway_[a-z_]+)"', WRITER))
 FEWEST_METRICS = 40
 # Those of PrometheusText, and the one that Prometheus adds to all that it scrapes.

@@ -1,0 +1,90 @@
+#include "integration/report/iteration_meter.h"
+
+#include <cmath>
+#include <utility>
+
+namespace spillway::integration {
+namespace {
+
+using allocator::ResidencyStats;
+
+// Counters of which an iteration gets its share.
+constexpr uint64_t ResidencyStats::*kParts[] = {
+    &ResidencyStats::spilled_bytes,      &ResidencyStats::host_spilled_bytes,
+    &ResidencyStats::disk_spilled_bytes, &ResidencyStats::fetched_bytes,
+    &ResidencyStats::host_fetched_bytes, &ResidencyStats::disk_fetched_bytes,
+    &ResidencyStats::prefetched_bytes,   &ResidencyStats::prefetch_in_time_bytes,
+    &ResidencyStats::in_time_bytes,      &ResidencyStats::lost_chunk_nanos,
+    &ResidencyStats::lost_read_nanos,    &ResidencyStats::lost_run_ahead_nanos,
+    &ResidencyStats::stall_chunk_nanos,  &ResidencyStats::stall_disk_nanos,
+    &ResidencyStats::throttled_nanos};
+
+double IterationsBetween(const ResidencyStats& from, const ResidencyStats& to, uint32_t iteration_launches) {
+  return static_cast<double>(to.launches - from.launches) / iteration_launches;
+}
+
+}  // namespace
+
+void IterationMeter::Look(double seconds, uint32_t iteration_launches, uint64_t departures,
+                          const ResidencyStats& stats, const IterationForecast& forecast) {
+  if (iteration_launches != iteration_launches_ || departures != departures_) {
+    if (const SteadyIterations past = OfStretch(); past.iterations > longest_.iterations) longest_ = past;
+    looks_.clear();
+    iteration_launches_ = iteration_launches;
+    departures_ = departures;
+  }
+  if (iteration_launches == 0) return;
+  forecast_ = forecast;
+  // A job that has stopped launching repeats nothing; one that only pauses is seen by its next launches.
+  if (!looks_.empty() && looks_.back().stats.launches == stats.launches) return;
+  // The last place has the latest look. A look that lies too close to the one before it is replaced.
+  const size_t count = looks_.size();
+  if (count >= 3 && looks_[count - 1].seconds - looks_[count - 2].seconds < kShortestSeconds)
+    looks_.pop_back();
+  looks_.push_back({seconds, stats});
+  if (looks_.size() <= kMostLooks) return;
+  std::vector<At> thinned;
+  for (size_t i = 0; i < looks_.size(); ++i) {
+    if (i % 2 == 0 || i + 1 == looks_.size()) thinned.push_back(looks_[i]);
+  }
+  looks_ = std::move(thinned);
+}
+
+// Begins at the look of the first half that is nearest to a whole number of iterations before the last look.
+// The launches of an iteration are not spread evenly over its time.
+SteadyIterations IterationMeter::OfStretch() const {
+  SteadyIterations found;
+  if (looks_.size() < 2) return found;
+  const At& last = looks_.back();
+  const double all = IterationsBetween(looks_.front().stats, last.stats, iteration_launches_);
+  if (all < kFewestIterations) return found;
+  const At* first = nullptr;
+  double off = 1;
+  for (const At& look : looks_) {
+    const double iterations = IterationsBetween(look.stats, last.stats, iteration_launches_);
+    if (all >= kFewestIterations + 2 && all - iterations < 1)
+      continue;  // nothing was prepared for a plan's first
+    if (iterations < kFewestIterations || iterations < all / 2) break;
+    if (const double here = std::abs(iterations - std::round(iterations)); first == nullptr || here < off) {
+      first = &look;
+      off = here;
+    }
+  }
+  if (first == nullptr) first = &looks_.front();
+  found.iterations = IterationsBetween(first->stats, last.stats, iteration_launches_);
+  found.launches = iteration_launches_;
+  found.forecast = forecast_;
+  found.iteration_seconds = (last.seconds - first->seconds) / found.iterations;
+  for (const auto part : kParts) {
+    found.per_iteration.*part = static_cast<uint64_t>(
+        std::llround(static_cast<double>(last.stats.*part - first->stats.*part) / found.iterations));
+  }
+  return found;
+}
+
+SteadyIterations IterationMeter::Steady() const {
+  const SteadyIterations now = OfStretch();
+  return now.iterations > 0 ? now : longest_;
+}
+
+}  // namespace spillway::integration

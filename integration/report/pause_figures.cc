@@ -1,0 +1,45 @@
+#include "integration/report/pause_figures.h"
+
+#include <nlohmann/json.hpp>
+
+namespace spillway::integration {
+
+void PauseFigures::Add(const allocator::PauseStats& stats) {
+  ++pauses;
+  clean_bytes += stats.clean_bytes;
+  host_bytes += stats.host_bytes;
+  disk_bytes += stats.disk_bytes;
+  dropped_bytes += stats.dropped_bytes;
+  pausing_nanos += static_cast<uint64_t>(stats.nanos);
+}
+
+nlohmann::ordered_json PauseJson(const PauseFigures& figures) {
+  nlohmann::ordered_json json;
+  json["pauses"] = figures.pauses;
+  json["paused_now"] = figures.paused_now;
+  json["clean_bytes"] = figures.clean_bytes;
+  json["host_bytes"] = figures.host_bytes;
+  json["disk_bytes"] = figures.disk_bytes;
+  json["dropped_bytes"] = figures.dropped_bytes;
+  json["pausing_seconds"] = static_cast<double>(figures.pausing_nanos) / 1e9;
+  json["outside_seconds"] = static_cast<double>(figures.outside_nanos) / 1e9;
+  return json;
+}
+
+nlohmann::ordered_json PauseJson(const allocator::PauseStats& stats) {
+  nlohmann::ordered_json json;
+  json["clean_bytes"] = stats.clean_bytes;
+  json["host_bytes"] = stats.host_bytes;
+  json["disk_bytes"] = stats.disk_bytes;
+  json["dropped_bytes"] = stats.dropped_bytes;
+  json["unused_bytes"] = stats.unused_bytes;
+  json["pinned_bytes"] = stats.pinned_bytes;
+  json["failed_bytes"] = stats.failed_bytes;
+  json["released_bytes"] = stats.released_bytes;
+  json["remaining_bytes"] = stats.remaining_bytes;
+  json["seconds"] = static_cast<double>(stats.nanos) / 1e9;
+  if (!stats.failure.empty()) json["failure"] = stats.failure;
+  return json;
+}
+
+}  // namespace spillway::integration

@@ -246,7 +246,10 @@ Figures JobReports::CollectNow() const {
       [&](const ServedDevice& served) { figures.devices.push_back(FiguresOf(served, settings_)); });
   if (const io::SpillStore* const disk = from_.tiers->disk()) {
     const io::SpillStoreStats stats = disk->stats();
-    figures.disk = {stats.bytes_written, stats.bytes_read, disk->capacity_bytes(), stats.directories};
+    figures.disk.written_bytes = stats.bytes_written;
+    figures.disk.read_bytes = stats.bytes_read;
+    figures.disk.capacity_bytes = disk->capacity_bytes();
+    figures.disk.directories = stats.directories;
     if (const io::WriteBudget* const writes = from_.tiers->writes()) {
       figures.disk.write_budget_bytes = writes->bytes();
       figures.disk.write_budget_left_bytes = writes->left_bytes();
@@ -255,7 +258,7 @@ Figures JobReports::CollectNow() const {
   if (const allocator::HostPool* const host = from_.tiers->host())
     figures.host_capacity_bytes = host->storage_capacity_bytes();
   if (const HookState* const hooks = GetHookState())
-    figures.unknown_launches = hooks->unknown_launches.load();
+    figures.unknown_kernel_launches = hooks->unknown_launches.load();
   if (const std::string* const reason = from_.evictions->ended_by()) figures.evictions_ended = *reason;
   figures.newer_calls = from_.shim->newer_calls();
   figures.pause = from_.pause->figures();

@@ -86,7 +86,7 @@ typedef struct spillway_api {
   int (*reserved_bytes)(int device, size_t* now, size_t* peak);
   /* The job's iteration ends here, on all devices: what the calling thread launched before this call belongs
    * to it. For prediction, which finds iterations without marks, too, but later. */
-  int (*mark_step)(void);
+  int (*mark_iteration)(void);
   /* 1 when a driver call of this thread (a launch, a copy, a graph) was refused since its last allocation
    * began, and this is the first question about it; last_error() has its words. Else 0. */
   int (*take_refused_call)(void);

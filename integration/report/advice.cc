@@ -15,8 +15,6 @@ constexpr double kLittle = 0.02;
 // From this part of the traffic on, the disk is what a wait for bytes is about.
 constexpr double kMuchFromDisk = 0.25;
 
-double InSeconds(uint64_t nanos) { return static_cast<double>(nanos) / 1e9; }
-
 bool MostlyDisk(uint64_t disk, uint64_t all) {
   return all > 0 && static_cast<double>(disk) >= kMuchFromDisk * static_cast<double>(all);
 }
@@ -40,10 +38,10 @@ Cause MainCause(const ResidencyStats& total) {
   const bool out = MostlyDisk(total.disk_spilled_bytes, total.spilled_bytes);
   const bool in = MostlyDisk(total.disk_fetched_bytes, total.fetched_bytes);
   const Cause read = {in ? "for bytes to come back from the disk" : "for bytes to come back from host memory",
-                      total.lost_read_nanos, in};
+                      total.lost_arrival_nanos, in};
   const Cause chunks = {out ? "for GPU memory that was still on its way to the disk"
                             : "for GPU memory that was still on its way to host memory",
-                        total.lost_chunk_nanos, out};
+                        total.lost_chunks_nanos, out};
   const Cause run_ahead = {"for the bound on launches under way", total.lost_run_ahead_nanos, false};
   return std::max({read, chunks, run_ahead},
                   [](const Cause& a, const Cause& b) { return a.nanos < b.nanos; });
@@ -54,7 +52,7 @@ Cause MainCause(const ResidencyStats& total) {
 std::string AdviceLine(const Figures& figures, const AdviceFacts& facts) {
   const ResidencyStats total = Total(figures.devices);
   if ((total.spilled_bytes == 0 && total.fetched_bytes == 0) || figures.seconds <= 0) return "";
-  const double lost = InSeconds(total.lost_chunk_nanos + total.lost_read_nanos + total.lost_run_ahead_nanos);
+  const double lost = LostSeconds(total);
   const double all = figures.seconds * static_cast<double>(figures.devices.size());
   std::string text = absl::StrFormat("lost time: the GPU had to wait %.1f s of %.1f s (%.1f %%)", lost, all,
                                      100 * std::min(1.0, lost / all));
@@ -88,9 +86,9 @@ std::string AdviceLine(const Figures& figures, const AdviceFacts& facts) {
         absl::StrFormat("a larger %s (now %s)", cause.disk ? "SPILLWAY_HOST_MEMORY" : "SPILLWAY_GPU_MEMORY",
                         os::BytesText(now));
   }
-  const char* const part = 2 * InSeconds(cause.nanos) > lost ? "most" : "the largest part";
+  const char* const part = 2 * SecondsOf(cause.nanos) > lost ? "most" : "the largest part";
   return text + absl::StrFormat(", %s of it %s (%.1f s); what would help most: %s", part, cause.words,
-                                InSeconds(cause.nanos), setting);
+                                SecondsOf(cause.nanos), setting);
 }
 
 }  // namespace spillway::integration

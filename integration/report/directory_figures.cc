@@ -11,22 +11,10 @@ double WrittenTbPerDay(const io::DirectoryStats& directory, double seconds) {
 }
 
 nlohmann::ordered_json DirectoryJson(const io::DirectoryStats& directory, double seconds) {
-  return {{"path", directory.path},
-          {"engine", directory.engine},
-          {"direct", directory.direct},
-          {"file_bytes", directory.file_bytes},
-          {"written_bytes", directory.bytes_written},
-          {"read_bytes", directory.bytes_read},
-          {"written_tb_per_day", WrittenTbPerDay(directory, seconds)},
-          {"errors", directory.errors},
-          {"retries", directory.retries},
-          {"mismatches", directory.checksum_mismatches},
-          {"quarantined_slots", directory.slots_quarantined},
-          {"moved_slots", directory.slots_moved},
-          {"closed", directory.closed},
-          {"why_closed", directory.why_closed},
-          {"closures", directory.times_closed},
-          {"last_closure", directory.last_closure}};
+  nlohmann::ordered_json json;
+#define DIRECTORY_FIGURE(key, type, value, metric, help) json[#key] = value;
+#include "integration/report/job_figures.def"
+  return json;
 }
 
 std::string DirectoryText(const io::DirectoryStats& directory, double seconds) {

@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "integration/report/directory_figures.h"
 #include "integration/report/figures.h"
+#include "integration/report/lost_causes.h"
 #include "io/os/bytes_text.h"
 
 namespace spillway::integration {
@@ -51,9 +52,11 @@ std::string IterationLine(const DeviceFigures& device) {
       absl::StrFormat("; moves out %s, back %s", TiersText(part.host_spilled_bytes, part.disk_spilled_bytes),
                       TiersText(part.host_fetched_bytes, part.disk_fetched_bytes));
   text += InTimeText(part);
-  text += absl::StrFormat("; the GPU had to wait %.3f s for memory, %.3f s for bytes, %.3f s for run-ahead",
-                          SecondsOf(part.lost_chunk_nanos), SecondsOf(part.lost_read_nanos),
-                          SecondsOf(part.lost_run_ahead_nanos));
+  text += "; the GPU had to wait";
+  for (const LostCause& cause : kLostCauses) {
+    absl::StrAppend(&text, &cause == kLostCauses ? " " : ", ",
+                    absl::StrFormat("%.3f s for %s", SecondsOf(part.*cause.nanos), cause.what));
+  }
   return text;
 }
 
@@ -81,8 +84,8 @@ std::vector<std::string> IterationLines(const Figures& figures) {
 std::string Summary(const Figures& figures) {
   const allocator::ResidencyStats total = Total(figures.devices);
   if (total.peak_chunk_bytes == 0) return "";
-  std::string text = absl::StrCat("summary: peak ", os::BytesText(total.peak_device_bytes),
-                                  " of a budget of ", os::BytesText(total.budget_bytes));
+  std::string text = absl::StrCat("summary: peak ", os::BytesText(total.peak_bytes), " of a budget of ",
+                                  os::BytesText(total.budget_bytes));
   if (total.driver_lacks_bytes > 0) {
     absl::StrAppend(&text, " (", os::BytesText(total.budget_in_force_bytes),
                     " at the end; the GPU has less for it)");
@@ -98,10 +101,9 @@ std::string Summary(const Figures& figures) {
                           os::BytesText(total.spilled_bytes), os::BytesText(total.host_spilled_bytes),
                           os::BytesText(total.disk_spilled_bytes), os::BytesText(total.fetched_bytes),
                           os::BytesText(total.host_fetched_bytes), os::BytesText(total.disk_fetched_bytes));
-  text +=
-      absl::StrFormat("; stalled %.1f s for GPU memory, %.1f s for the disk; the GPU had to wait %.1f s",
-                      SecondsOf(total.stall_chunk_nanos), SecondsOf(total.stall_disk_nanos),
-                      SecondsOf(total.lost_chunk_nanos + total.lost_read_nanos + total.lost_run_ahead_nanos));
+  text += absl::StrFormat("; stalled %.1f s for GPU memory, %.1f s for bytes; the GPU had to wait %.1f s",
+                          SecondsOf(total.stall_chunks_nanos), SecondsOf(total.stall_arrival_nanos),
+                          LostSeconds(total));
   text += InTimeText(total);
   text += absl::StrFormat("; SSD bytes written %s", os::BytesText(figures.disk.written_bytes));
   for (const io::DirectoryStats& directory : figures.disk.directories)
@@ -110,9 +112,9 @@ std::string Summary(const Figures& figures) {
     text +=
         absl::StrFormat("; %s of the write budget left", os::BytesText(figures.disk.write_budget_left_bytes));
   }
-  if (figures.unknown_launches > 0)
+  if (figures.unknown_kernel_launches > 0)
     text += absl::StrFormat("; %d launches of kernels of unknown origin needed every block",
-                            figures.unknown_launches);
+                            figures.unknown_kernel_launches);
   if (figures.seconds > 0) text += absl::StrFormat("; %.1f s", figures.seconds);
   return text;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "allocator/residency/residency.h"
+#include "integration/report/figure_rows.h"
 #include "integration/report/iteration_meter.h"
 #include "integration/report/observation.h"
 #include "integration/report/pause_figures.h"
@@ -24,14 +25,8 @@ namespace spillway::integration {
 struct DeviceFigures {
   int device = 0;
   allocator::ResidencyStats stats;
-  uint64_t plans = 0;                         // put in force
-  uint64_t plan_departures = 0;               // plans given up because a launch was not the expected one
-  uint64_t plan_iteration_launches = 0;       // of the plan in force, or of the iteration observed; 0: none
-  uint64_t plan_readoptions = 0;              // plans of a sequence that the job had left and came back to
-  uint64_t plan_improvements = 0;             // better plans for the sequence that the job was on
-  uint64_t plan_sequences = 0;                // known now
-  uint64_t followed_launches = 0;             // that came as the sequence has them
-  uint64_t iteration_marks = 0;               // ends of iterations that the job marked
+#define DEVICE_FIGURE(name, ...) uint64_t name = 0;
+#include "integration/report/job_figures.def"
   IterationForecast forecast;                 // as of now; what is reported is that of `steady`
   SteadyIterations steady;                    // set by the reporter
   std::optional<ObservedIteration> observed;  // SPILLWAY=observe
@@ -39,23 +34,20 @@ struct DeviceFigures {
 
 // The spill files of the process, for all devices.
 struct DiskFigures {
-  uint64_t written_bytes = 0;
-  uint64_t read_bytes = 0;
-  uint64_t capacity_bytes = 0;  // that slots can hold in what the file systems have allocated for us
+#define DISK_FIGURE(name, ...) uint64_t name = 0;
+#define BUDGET_FIGURE(name, ...) uint64_t name = 0;
+#include "integration/report/job_figures.def"
   std::vector<io::DirectoryStats> directories{};
-  uint64_t write_budget_bytes = 0;       // 0: there is none
-  uint64_t write_budget_left_bytes = 0;  // of it, now
 };
 
 struct Figures {
   std::vector<DeviceFigures> devices;
   PauseFigures pause;
   DiskFigures disk;
-  uint64_t host_capacity_bytes = 0;  // of the host tier: what is pinned
-  uint64_t unknown_launches = 0;     // of kernels whose handle no hook has seen: each reached everything
+#define PROCESS_FIGURE(name, ...) uint64_t name = 0;
+#include "integration/report/job_figures.def"
   std::array<os::WaitList::Totals, static_cast<size_t>(os::WaitKind::kCount)> waits = {};  // by kind
   std::string evictions_ended;       // the call that ended them, in words; empty: they go on
-  uint64_t newer_calls = 0;          // of driver functions that no table of ours has
   std::string waits_now;             // those of a second and longer, in words; empty: none
   double seconds = 0;                // since the first block
   double iterations_per_second = 0;  // lately; 0: not known
@@ -66,7 +58,8 @@ allocator::ResidencyStats Total(const std::vector<DeviceFigures>& devices);
 
 // Seconds for which launching threads waited, whatever for.
 double StallSeconds(const allocator::ResidencyStats& stats);
-inline double SecondsOf(uint64_t nanos) { return static_cast<double>(nanos) / 1e9; }
+// Seconds in which a GPU had nothing to do, whatever for.
+double LostSeconds(const allocator::ResidencyStats& stats);
 
 // One JSON object: totals at the top level, "devices" a list with the same keys. Bytes, counts, seconds.
 std::string MetricsJson(const Figures& figures);

@@ -3,21 +3,12 @@
 #include <cmath>
 #include <utility>
 
+#include "integration/report/figure_rows.h"
+
 namespace spillway::integration {
 namespace {
 
 using allocator::ResidencyStats;
-
-// Counters of which an iteration gets its share.
-constexpr uint64_t ResidencyStats::*kParts[] = {
-    &ResidencyStats::spilled_bytes,      &ResidencyStats::host_spilled_bytes,
-    &ResidencyStats::disk_spilled_bytes, &ResidencyStats::fetched_bytes,
-    &ResidencyStats::host_fetched_bytes, &ResidencyStats::disk_fetched_bytes,
-    &ResidencyStats::prefetched_bytes,   &ResidencyStats::prefetch_in_time_bytes,
-    &ResidencyStats::in_time_bytes,      &ResidencyStats::lost_chunk_nanos,
-    &ResidencyStats::lost_read_nanos,    &ResidencyStats::lost_run_ahead_nanos,
-    &ResidencyStats::stall_chunk_nanos,  &ResidencyStats::stall_disk_nanos,
-    &ResidencyStats::throttled_nanos};
 
 double IterationsBetween(const ResidencyStats& from, const ResidencyStats& to, uint32_t iteration_launches) {
   return static_cast<double>(to.launches - from.launches) / iteration_launches;
@@ -75,9 +66,10 @@ SteadyIterations IterationMeter::OfStretch() const {
   found.launches = iteration_launches_;
   found.forecast = forecast_;
   found.iteration_seconds = (last.seconds - first->seconds) / found.iterations;
-  for (const auto part : kParts) {
-    found.per_iteration.*part = static_cast<uint64_t>(
-        std::llround(static_cast<double>(last.stats.*part - first->stats.*part) / found.iterations));
+  for (const FigureRow& row : kFigureRows) {
+    if (row.share != RowShare::kPerIteration) continue;
+    const auto moved = static_cast<double>(last.stats.*row.member - first->stats.*row.member);
+    found.per_iteration.*row.member = static_cast<uint64_t>(std::llround(moved / found.iterations));
   }
   return found;
 }

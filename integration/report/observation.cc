@@ -37,11 +37,11 @@ ObservedIteration ObserveIteration(const policy::IterationUses* uses, const allo
   ObservedIteration iteration;
   if (uses == nullptr) return iteration;
   iteration.launches = uses->launches;
-  iteration.peak_bytes = stats.peak_device_bytes;
+  iteration.peak_bytes = stats.peak_bytes;
   iteration.external_bytes = stats.external_bytes;
   iteration.largest_set_bytes = policy::LargestSetOf(*uses);
   for (const int percent : kPercents) {
-    const uint64_t budget = stats.peak_device_bytes / 100 * static_cast<uint64_t>(percent);
+    const uint64_t budget = stats.peak_bytes / 100 * static_cast<uint64_t>(percent);
     iteration.budgets.push_back(At(*uses, iteration, percent, budget));
   }
   if (set_bytes) iteration.budgets.push_back(At(*uses, iteration, 0, *set_bytes));

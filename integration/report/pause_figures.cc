@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "integration/report/figure_rows.h"
+
 namespace spillway::integration {
 
 void PauseFigures::Add(const allocator::PauseStats& stats) {
@@ -13,16 +15,10 @@ void PauseFigures::Add(const allocator::PauseStats& stats) {
   pausing_nanos += static_cast<uint64_t>(stats.nanos);
 }
 
-nlohmann::ordered_json PauseJson(const PauseFigures& figures) {
+nlohmann::ordered_json PauseJson(const PauseFigures& pause) {
   nlohmann::ordered_json json;
-  json["pauses"] = figures.pauses;
-  json["paused_now"] = figures.paused_now;
-  json["clean_bytes"] = figures.clean_bytes;
-  json["host_bytes"] = figures.host_bytes;
-  json["disk_bytes"] = figures.disk_bytes;
-  json["dropped_bytes"] = figures.dropped_bytes;
-  json["pausing_seconds"] = static_cast<double>(figures.pausing_nanos) / 1e9;
-  json["outside_seconds"] = static_cast<double>(figures.outside_nanos) / 1e9;
+#define PAUSE_FIGURE(key, type, value, metric, help) json[#key] = value;
+#include "integration/report/job_figures.def"
   return json;
 }
 
@@ -37,7 +33,7 @@ nlohmann::ordered_json PauseJson(const allocator::PauseStats& stats) {
   json["failed_bytes"] = stats.failed_bytes;
   json["released_bytes"] = stats.released_bytes;
   json["remaining_bytes"] = stats.remaining_bytes;
-  json["seconds"] = static_cast<double>(stats.nanos) / 1e9;
+  json["seconds"] = SecondsOf(static_cast<uint64_t>(stats.nanos));
   if (!stats.failure.empty()) json["failure"] = stats.failure;
   return json;
 }

@@ -24,7 +24,7 @@ struct PauseFigures {
 };
 
 // With the keys of docs/metrics.md.
-nlohmann::ordered_json PauseJson(const PauseFigures& figures);
+nlohmann::ordered_json PauseJson(const PauseFigures& pause);
 // What one pause came to.
 nlohmann::ordered_json PauseJson(const allocator::PauseStats& stats);
 

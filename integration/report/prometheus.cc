@@ -1,74 +1,20 @@
 #include "integration/report/prometheus.h"
 
 #include <cstdint>
+#include <iterator>
+#include <string>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "integration/report/directory_figures.h"
+#include "integration/report/figure_rows.h"
 
 namespace spillway::integration {
 namespace {
 
 using allocator::ResidencyStats;
-
-enum class Unit : uint8_t { kPlain, kNanos };  // of the member; what is written has base units
-
-// One figure of a device. Rows of one name are one metric, and stand together.
-struct Row {
-  const char* name;  // a counter's ends in _total
-  const char* help;
-  uint64_t ResidencyStats::*member;
-  const char* label = "";  // `tier="host"`
-  Unit unit = Unit::kPlain;
-};
-
-constexpr char kSpilled[] = "Bytes moved off the GPU.";
-constexpr char kFetched[] = "Bytes moved back to the GPU.";
-constexpr char kTier[] = "Spilled bytes in a tier now.";
-constexpr char kStalled[] = "Time that launching threads waited, a sum over threads.";
-constexpr char kLostHelp[] = "Time in which the GPU had nothing to do.";
-
-constexpr Row kRows[] = {
-    {"spillway_budget_bytes", "Device memory that the job may hold.", &ResidencyStats::budget_bytes},
-    {"spillway_budget_in_force_bytes", "The same now: less while the driver has less for it.",
-     &ResidencyStats::budget_in_force_bytes},
-    {"spillway_live_bytes", "Blocks that the job holds, wherever they are.", &ResidencyStats::live_bytes},
-    {"spillway_resident_bytes", "Of the live blocks, on the GPU.", &ResidencyStats::resident_bytes},
-    {"spillway_cached_bytes", "Chunks of freed blocks, kept for the next.", &ResidencyStats::cached_bytes},
-    {"spillway_chunk_bytes", "Device memory that Spillway holds.", &ResidencyStats::chunk_bytes},
-    {"spillway_external_bytes", "Device memory of allocations that are not Spillway's.",
-     &ResidencyStats::external_bytes},
-    {"spillway_device_peak_bytes", "Most device memory that the process held.",
-     &ResidencyStats::peak_device_bytes},
-    {"spillway_pinned_bytes", "Blocks that must stay on the GPU.", &ResidencyStats::pinned_bytes},
-    {"spillway_tier_bytes", kTier, &ResidencyStats::host_tier_bytes, "tier=\"host\""},
-    {"spillway_tier_bytes", kTier, &ResidencyStats::disk_tier_bytes, "tier=\"disk\""},
-    {"spillway_spilled_bytes_total", kSpilled, &ResidencyStats::host_spilled_bytes, "tier=\"host\""},
-    {"spillway_spilled_bytes_total", kSpilled, &ResidencyStats::disk_spilled_bytes, "tier=\"disk\""},
-    {"spillway_fetched_bytes_total", kFetched, &ResidencyStats::host_fetched_bytes, "tier=\"host\""},
-    {"spillway_fetched_bytes_total", kFetched, &ResidencyStats::disk_fetched_bytes, "tier=\"disk\""},
-    {"spillway_in_time_bytes_total", "Of the bytes moved back, those that the GPU did not wait for.",
-     &ResidencyStats::in_time_bytes},
-    {"spillway_launches_total", "Launches that name a block of Spillway's.", &ResidencyStats::launches},
-    {"spillway_slow_launches_total", "Launches that had to wait or to map.", &ResidencyStats::slow_launches},
-    {"spillway_evictions_total", "Blocks taken off the GPU.", &ResidencyStats::evictions},
-    {"spillway_faults_total", "Blocks brought back on demand.", &ResidencyStats::faults},
-    {"spillway_prefetches_total", "Blocks brought back ahead of need.", &ResidencyStats::prefetches},
-    {"spillway_stall_seconds_total", kStalled, &ResidencyStats::stall_chunk_nanos, "cause=\"chunks\"",
-     Unit::kNanos},
-    {"spillway_stall_seconds_total", kStalled, &ResidencyStats::stall_disk_nanos, "cause=\"arrival\"",
-     Unit::kNanos},
-    {"spillway_lost_seconds_total", kLostHelp, &ResidencyStats::lost_chunk_nanos, "cause=\"chunks\"",
-     Unit::kNanos},
-    {"spillway_lost_seconds_total", kLostHelp, &ResidencyStats::lost_read_nanos, "cause=\"arrival\"",
-     Unit::kNanos},
-    {"spillway_lost_seconds_total", kLostHelp, &ResidencyStats::lost_run_ahead_nanos, "cause=\"run_ahead\"",
-     Unit::kNanos},
-    {"spillway_throttled_seconds_total", "Time that launching threads were kept near a GPU that had work.",
-     &ResidencyStats::throttled_nanos, "", Unit::kNanos},
-};
 
 std::string Escaped(std::string_view text) {
   return absl::StrReplaceAll(absl::string_view(text.data(), text.size()),
@@ -79,6 +25,17 @@ std::string LabelUnlessEmpty(const char* label, const std::string& value) {
   return value.empty() ? "" : absl::StrCat(",", label, "\"", Escaped(value), "\"");
 }
 
+// Of "name label=value".
+std::string_view NameOfMetric(std::string_view metric) { return metric.substr(0, metric.find(' ')); }
+
+// label="value"; empty where the metric has none.
+std::string LabelOfMetric(std::string_view metric) {
+  const size_t space = metric.find(' '), equals = metric.find('=');
+  if (space == metric.npos) return "";
+  return absl::StrCat(std::string(metric.substr(space + 1, equals - space - 1)), "=\"",
+                      std::string(metric.substr(equals + 1)), "\"");
+}
+
 class Writer {
  public:
   explicit Writer(const PrometheusLabels& labels)
@@ -86,16 +43,28 @@ class Writer {
                 LabelUnlessEmpty("job_id=", labels.identity.job) +
                 LabelUnlessEmpty("user=", labels.identity.user)) {}
 
-  // The lines before the first sample of a metric. Its type follows from its name.
-  void Describe(const std::string& name, const std::string& help) {
+  // Begins a metric with the lines before its first sample. Its type follows from its name, and the words of one
+  // that several rows have from its METRIC.
+  void Describe(std::string_view metric, std::string_view help) {
+    const std::string name(NameOfMetric(metric));
     if (name == described_) return;
     described_ = name;
+    for (const MetricWords& words : kMetricWords) {
+      if (words.metric == name) help = words.help;
+    }
     const char* const type = name.ends_with("_total") ? "counter" : "gauge";
-    absl::StrAppend(&text_, "# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n");
+    absl::StrAppend(&text_, "# HELP ", name, " ", std::string(help), "\n# TYPE ", name, " ", type, "\n");
   }
 
   void Add(const std::string& labels, const std::string& value) {
     absl::StrAppend(&text_, described_, "{", labels, labels.empty() ? "" : ",", common_, "} ", value, "\n");
+  }
+
+  // A sample of a row whose metric has a label of its own or none.
+  void AddRow(std::string_view metric, std::string_view help, const std::string& value) {
+    if (metric.empty()) return;
+    Describe(metric, help);
+    Add(LabelOfMetric(metric), value);
   }
 
   std::string text() const { return text_; }
@@ -108,88 +77,99 @@ class Writer {
 
 std::string SecondsText(double seconds) { return absl::StrFormat("%.9g", seconds); }
 
-std::string ValueOf(const Row& row, const ResidencyStats& stats) {
+// Integers as such, switches as 0 and 1, times and rates with nine figures; texts have no metric.
+std::string ValueText(uint64_t value) { return absl::StrCat(value); }
+std::string ValueText(bool value) { return value ? "1" : "0"; }
+std::string ValueText(double value) { return SecondsText(value); }
+std::string ValueText(const std::string&) { return ""; }
+
+std::string ValueOf(const FigureRow& row, const ResidencyStats& stats) {
   const uint64_t value = stats.*row.member;
-  if (row.unit == Unit::kPlain) return absl::StrCat(value);
-  return SecondsText(static_cast<double>(value) / 1e9);
+  return row.unit == RowUnit::kNanos ? SecondsText(SecondsOf(value)) : absl::StrCat(value);
 }
 
 std::string DeviceLabel(const DeviceFigures& device) {
   return absl::StrFormat("device=\"%d\"", device.device);
 }
 
-// How the drives of the spill directories do.
-void AddDirectories(const Figures& figures, Writer* writer) {
-  const auto add = [&](const char* name, const char* help, auto value_of) {
-    for (const io::DirectoryStats& directory : figures.disk.directories) {
-      writer->Describe(name, help);
-      writer->Add("directory=\"" + Escaped(directory.path) + "\"", absl::StrCat(value_of(directory)));
+// What residencies count: all samples of a metric together, by device.
+void AddResidencies(const Figures& figures, Writer* writer) {
+  for (auto row = std::begin(kFigureRows); row != std::end(kFigureRows);) {
+    const std::string_view name = NameOfMetric(row->metric);
+    auto end = row + 1;
+    while (end != std::end(kFigureRows) && !name.empty() && name == NameOfMetric(end->metric)) ++end;
+    for (const DeviceFigures& device : figures.devices) {
+      if (name.empty()) break;
+      writer->Describe(row->metric, row->help);
+      for (auto one = row; one != end; ++one) {
+        const std::string own = LabelOfMetric(one->metric);
+        writer->Add(DeviceLabel(device) + (own.empty() ? "" : "," + own), ValueOf(*one, device.stats));
+      }
     }
-  };
-  using Stats = io::DirectoryStats;
-  add("spillway_directory_written_bytes_total", "Bytes written to the directory's spill file.",
-      [](const Stats& stats) { return stats.bytes_written; });
-  add("spillway_directory_read_bytes_total", "Bytes read from the directory's spill file.",
-      [](const Stats& stats) { return stats.bytes_read; });
-  add("spillway_directory_written_tb_per_day", "Written since the first block, as 10^12 bytes a day.",
-      [&figures](const Stats& stats) { return WrittenTbPerDay(stats, figures.seconds); });
-  add("spillway_directory_errors_total", "Writes and reads that ended in an error.",
-      [](const Stats& stats) { return stats.errors; });
-  add("spillway_directory_retries_total", "Requests that were tried again, or continued.",
-      [](const Stats& stats) { return stats.retries; });
-  add("spillway_directory_mismatches_total", "Reads whose checksum was not that of the write.",
-      [](const Stats& stats) { return stats.checksum_mismatches; });
-  add("spillway_directory_closures_total", "How often errors or silence closed the directory.",
-      [](const Stats& stats) { return stats.times_closed; });
-  add("spillway_directory_closed", "1 while the directory gets no new slots after errors, or is silent.",
-      [](const Stats& stats) { return stats.closed ? 1 : 0; });
-  add("spillway_directory_quarantined_slots", "Slots that are out of use after a failed write.",
-      [](const Stats& stats) { return stats.slots_quarantined; });
-  add("spillway_directory_moved_slots_total",
-      "Slots whose bytes went to another directory, since this one stayed closed.",
-      [](const Stats& stats) { return stats.slots_moved; });
+    row = end;
+  }
 }
 
-void AddWriteBudget(const DiskFigures& disk, Writer* writer) {
+// What predictors count.
+void AddPlans(const Figures& figures, Writer* writer) {
+  const auto add = [&](std::string_view metric, std::string_view help, uint64_t DeviceFigures::*member) {
+    for (const DeviceFigures& device : figures.devices) {
+      if (metric.empty()) return;
+      writer->Describe(metric, help);
+      writer->Add(DeviceLabel(device), absl::StrCat(device.*member));
+    }
+  };
+#define DEVICE_FIGURE(name, metric, help) add(metric, help, &DeviceFigures::name);
+#include "integration/report/job_figures.def"
+}
+
+// How the drives of the spill directories do.
+void AddDirectories(const Figures& figures, Writer* writer) {
+  const double seconds = figures.seconds;
+  const auto add = [&](std::string_view metric, std::string_view help, auto value_of) {
+    if (metric.empty()) return;
+    for (const io::DirectoryStats& directory : figures.disk.directories) {
+      writer->Describe(metric, help);
+      writer->Add("directory=\"" + Escaped(directory.path) + "\"", ValueText(value_of(directory)));
+    }
+  };
+#define DIRECTORY_FIGURE(key, type, value, metric, help) \
+  add(metric, help, [seconds](const io::DirectoryStats& directory) { return value; });
+#include "integration/report/job_figures.def"
+}
+
+void AddDisk(const DiskFigures& disk, Writer* writer) {
+#define DISK_FIGURE(name, metric, help) writer->AddRow(metric, help, absl::StrCat(disk.name));
+#include "integration/report/job_figures.def"
   if (disk.write_budget_bytes == 0) return;
-  writer->Describe("spillway_write_budget_bytes",
-                   "What may be written to spill files in the budget's period.");
-  writer->Add("", absl::StrCat(disk.write_budget_bytes));
-  writer->Describe("spillway_write_budget_left_bytes", "Of the write budget, what is left now.");
-  writer->Add("", absl::StrCat(disk.write_budget_left_bytes));
+#define BUDGET_FIGURE(name, metric, help) writer->AddRow(metric, help, absl::StrCat(disk.name));
+#include "integration/report/job_figures.def"
+}
+
+void AddProcess(const Figures& figures, Writer* writer) {
+#define PROCESS_FIGURE(name, metric, help) writer->AddRow(metric, help, absl::StrCat(figures.name));
+#include "integration/report/job_figures.def"
 }
 
 void AddPauses(const PauseFigures& pause, Writer* writer) {
   if (pause.pauses == 0) return;
-  writer->Describe("spillway_pauses_total", "Pauses, by the job and from outside.");
-  writer->Add("", absl::StrCat(pause.pauses));
-  writer->Describe("spillway_paused_bytes_total", "Bytes that left the GPU in pauses, by how they left.");
-  writer->Add("way=\"clean\"", absl::StrCat(pause.clean_bytes));
-  writer->Add("way=\"host\"", absl::StrCat(pause.host_bytes));
-  writer->Add("way=\"disk\"", absl::StrCat(pause.disk_bytes));
-  writer->Add("way=\"dropped\"", absl::StrCat(pause.dropped_bytes));
-  writer->Describe("spillway_pausing_seconds_total", "Time until everything that was paused had left.");
-  writer->Add("", SecondsText(static_cast<double>(pause.pausing_nanos) / 1e9));
-  writer->Describe("spillway_paused_seconds_total", "Time for which the job was paused from outside.");
-  writer->Add("", SecondsText(static_cast<double>(pause.outside_nanos) / 1e9));
+#define PAUSE_FIGURE(key, type, value, metric, help) writer->AddRow(metric, help, ValueText(value));
+#include "integration/report/job_figures.def"
 }
 
 // Of the recurring iteration; where it is not known there is no sample.
 void AddIteration(const Figures& figures, Writer* writer) {
-  const auto add = [&](const char* name, const char* help, auto value_of) {
+  const auto add = [&](std::string_view metric, std::string_view help, auto value_of) {
     for (const DeviceFigures& device : figures.devices) {
-      const double value = value_of(device.steady);
+      const double value = metric.empty() ? 0 : value_of(device.steady);
       if (value <= 0) continue;
-      writer->Describe(name, help);
+      writer->Describe(metric, help);
       writer->Add(DeviceLabel(device), SecondsText(value));
     }
   };
-  add("spillway_iteration_seconds", "What an iteration takes.",
-      [](const SteadyIterations& steady) { return steady.iteration_seconds; });
-  add("spillway_iteration_bound_seconds", "What an iteration takes at least with this memory.",
-      [](const SteadyIterations& steady) { return steady.forecast.bound_seconds; });
-  add("spillway_iteration_ideal_seconds", "What an iteration takes with everything on the GPU.",
-      [](const SteadyIterations& steady) { return steady.forecast.ideal_seconds; });
+#define ITERATION_FIGURE(key, type, value, metric, help) \
+  add(metric, help, [](const SteadyIterations& steady) { return static_cast<double>(value); });
+#include "integration/report/job_figures.def"
 }
 
 }  // namespace
@@ -200,25 +180,11 @@ std::string PrometheusText(const Figures& figures, const PrometheusLabels& label
   writer.Add(absl::StrCat("version=\"", SPILLWAY_VERSION_TEXT, "\""), "1");
   writer.Describe("spillway_uptime_seconds", "Time since the first block.");
   writer.Add("", SecondsText(figures.seconds));
-  writer.Describe("spillway_disk_written_bytes_total", "Bytes written to spill files, of all devices.");
-  writer.Add("", absl::StrCat(figures.disk.written_bytes));
-  writer.Describe("spillway_disk_read_bytes_total", "Bytes read from spill files, of all devices.");
-  writer.Add("", absl::StrCat(figures.disk.read_bytes));
-  for (auto row = std::begin(kRows); row != std::end(kRows);) {
-    const std::string name = row->name;
-    auto end = row;
-    while (end != std::end(kRows) && name == end->name) ++end;
-    for (const DeviceFigures& device : figures.devices) {
-      writer.Describe(name, row->help);
-      for (auto one = row; one != end; ++one) {
-        const std::string own = *one->label == '\0' ? "" : absl::StrCat(",", one->label);
-        writer.Add(DeviceLabel(device) + own, ValueOf(*one, device.stats));
-      }
-    }
-    row = end;
-  }
+  AddDisk(figures.disk, &writer);
+  AddProcess(figures, &writer);
+  AddResidencies(figures, &writer);
+  AddPlans(figures, &writer);
   AddDirectories(figures, &writer);
-  AddWriteBudget(figures.disk, &writer);
   AddPauses(figures.pause, &writer);
   AddIteration(figures, &writer);
   return writer.text();

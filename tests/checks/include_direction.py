@@ -42,7 +42,7 @@ FOLDERS = {
                                "integration/preload/conf_text.h", "integration/preload/driver_directories.def",
                                "allocator/driver", "io"},
     "integration/cli/job": {"integration/cli/report", "integration/cli/doctor", "integration/cli/common", "integration/settings",
-                            "integration/engine", "io/os"},
+                            "integration/engine", "integration/report", "io/os"},
     "integration/simcuda": {"allocator/driver"},
     "allocator/driver": {"io/os"},
     "allocator/memory": {"allocator/driver", "policy/planner/victim_index.h", "io/os"},

@@ -94,7 +94,7 @@ bool CopyOut::Compare(EvictJob* job) {
     job->phase = EvictJob::Phase::kCommit;
     return true;
   }
-  ++core_->counters.changed_copies;
+  ++core_->counters.hash_mismatches;
   ForgetCopy(job);
   job->content = now;
   job->content_known = true;

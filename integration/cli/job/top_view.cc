@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "integration/cli/common/utf8.h"
+#include "integration/report/lost_causes.h"
 #include "io/os/bytes_text.h"
 
 namespace spillway::integration {
@@ -50,18 +51,16 @@ std::string Rate(const TopJob& job, const std::string& path) {
 std::string Lost(const TopJob& job) {
   const json::json_pointer paused("/figures/pause/paused_now");
   if (job.now.is_object() && job.now.contains(paused) && job.now[paused] == true) return "paused";
-  constexpr std::pair<const char*, const char*> kCauses[] = {
-      {"room", "GPU memory"}, {"read", "bytes"}, {"run_ahead", "run-ahead"}};
   const double seconds = Number(job.now, "/seconds") - Number(job.before, "/seconds");
   if (job.before.is_null() || seconds <= 0) return "-";
   double most = 0;
   std::string words = "nothing";
-  for (const auto& [key, name] : kCauses) {
-    const std::string path = absl::StrCat("/lost_seconds/", key);
+  for (const LostCause& cause : kLostCauses) {
+    const std::string path = absl::StrCat("/lost_seconds/", cause.key);
     const double part = (Number(job.now, path) - Number(job.before, path)) / seconds;
     if (part <= std::max(most, 0.005)) continue;
     most = part;
-    words = absl::StrFormat("%.0f %% for %s", 100 * std::min(1.0, part), name);
+    words = absl::StrFormat("%.0f %% for %s", 100 * std::min(1.0, part), cause.what);
   }
   return words;
 }
@@ -71,7 +70,7 @@ std::pair<std::string, std::string> Iteration(const json& answer) {
   for (int device = 0;
        answer.is_object() && answer.contains(json::json_pointer(absl::StrCat("/figures/devices/", device)));
        ++device) {
-    const std::string at = absl::StrCat("/devices/", device, "/step");
+    const std::string at = absl::StrCat("/devices/", device, "/iteration");
     const double seconds = Number(answer, at + "/seconds");
     if (seconds <= 0) continue;
     const double percent = Number(answer, at + "/percent_of_bound");
@@ -102,7 +101,7 @@ std::string Row(const TopJob& job) {
       "%7d %4d %20s %9s %10s %8s %8s %8s %8s %10s %9s  %s\n", job.pid,
       static_cast<int>(NumberAt(job.now, "/rank")), on_gpu, Short(Number(job.now, "/host_tier_bytes")),
       Short(Number(job.now, "/disk_tier_bytes")), Rate(job, "/spilled_bytes"), Rate(job, "/fetched_bytes"),
-      Rate(job, "/ssd_written_bytes"), Rate(job, "/ssd_read_bytes"), iteration, of_bound, Lost(job));
+      Rate(job, "/disk_written_bytes"), Rate(job, "/disk_read_bytes"), iteration, of_bound, Lost(job));
 }
 
 // The waits that take longest now, and the last lines of the log.

@@ -86,7 +86,7 @@ Known WrittenByProcesses(const ReportedRun& run) {
   std::set<std::pair<std::string, double>> counted;
   for (const RankFile& rank : run.ranks) {
     const ReportJob& job = rank.data.job;
-    const Known& written = rank.data.metrics.ssd_written_bytes;
+    const Known& written = rank.data.metrics.disk_written_bytes;
     if (!written) return std::nullopt;
     if (!job.pid || counted.insert({job.host, *job.pid}).second) sum += *written;
   }
@@ -157,7 +157,7 @@ JobRanks RanksOf(const ReportedRun& run, const ReportAssumptions& assumptions) {
   FindSlowest(&ranks);
   ranks.spilled_bytes = Sum(run, &ReportMetrics::spilled_bytes);
   ranks.fetched_bytes = Sum(run, &ReportMetrics::fetched_bytes);
-  ranks.ssd_written_bytes = WrittenByProcesses(run);
+  ranks.disk_written_bytes = WrittenByProcesses(run);
   FindDifferences(run, &ranks);
   FindAbsent(run, &ranks);
   return ranks;

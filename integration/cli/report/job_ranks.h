@@ -37,7 +37,7 @@ struct JobRanks {
   Known fastest_s, slowest_s;  // the shortest and the longest iteration, of the ranks that know theirs
   Known spilled_bytes, fetched_bytes;  // by all ranks; none: one of them does not know it
   // Of each process once, whatever its devices: drives are the process's.
-  Known ssd_written_bytes;
+  Known disk_written_bytes;
   std::vector<RankDifference> differences;
   std::vector<std::string> absent;  // "node07: rank 1 of 4"
 };

@@ -162,7 +162,7 @@ Section Ranks(const ReportedRun& run, const JobRanks& ranks) {
       figure("fastest_seconds", "one iteration, fastest rank", ranks.fastest_s, Unit::kSeconds),
       figure("all_spilled_bytes", "left the GPUs", ranks.spilled_bytes, Unit::kBytes),
       figure("all_fetched_bytes", "came back to them", ranks.fetched_bytes, Unit::kBytes),
-      figure("all_ssd_written_bytes", "written by all", ranks.ssd_written_bytes, Unit::kBytes)};
+      figure("all_ssd_written_bytes", "written by all", ranks.disk_written_bytes, Unit::kBytes)};
   if (!ranks.absent.empty())
     section.missing.push_back(
         absl::StrCat("No files of these ranks of the job: ", absl::StrJoin(ranks.absent, "; "),

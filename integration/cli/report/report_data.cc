@@ -65,7 +65,7 @@ void ReadDevice(const JsonFields& device, ReportMetrics* metrics) {
     metrics->disk_out = rates->Number("disk_out");
   }
   if (const auto link = device.Object("link")) metrics->link = LinkOf(*link);
-  if (const auto iteration = device.Object("step")) {
+  if (const auto iteration = device.Object("iteration")) {
     metrics->iteration_s = iteration->Number("seconds");
     metrics->ideal_s = iteration->Number("ideal_seconds");
     metrics->bound_s = iteration->Number("bound_seconds");
@@ -124,8 +124,8 @@ ReportMetrics MetricsOf(const JsonFields& fields, double number) {
   ReadCounters(own != devices.end() ? *own : fields, &metrics);
   if (own != devices.end()) ReadDevice(*own, &metrics);
   metrics.seconds = fields.Number("seconds");
-  metrics.ssd_written_bytes = fields.Number("ssd_written_bytes");
-  metrics.ssd_read_bytes = fields.Number("ssd_read_bytes");
+  metrics.disk_written_bytes = fields.Number("disk_written_bytes");
+  metrics.disk_read_bytes = fields.Number("disk_read_bytes");
   metrics.evictions_ended = fields.Text("evictions_ended");
   for (const JsonFields& directory : fields.Objects("directories"))
     metrics.directories.push_back(DirectoryOf(directory));

@@ -119,7 +119,7 @@ struct ReportMetrics {
   Known seconds, budget_bytes, peak_bytes, peak_live_bytes;
   Known spilled_bytes, host_spilled_bytes, disk_spilled_bytes;
   Known fetched_bytes, host_fetched_bytes, disk_fetched_bytes, in_time_bytes;
-  Known ssd_written_bytes, ssd_read_bytes, stall_seconds;
+  Known disk_written_bytes, disk_read_bytes, stall_seconds;
   std::vector<std::pair<std::string, double>> lost_seconds;  // by cause
   Known iteration_s, ideal_s, bound_s, plan_s;
   ReportPerIteration per_iteration;

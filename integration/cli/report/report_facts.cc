@@ -10,6 +10,7 @@
 #include "integration/cli/page/report_units.h"
 #include "integration/cli/report/report_bins.h"
 #include "integration/cli/simulate/simulation_run.h"
+#include "integration/report/lost_causes.h"
 
 namespace spillway::integration {
 namespace {
@@ -116,7 +117,7 @@ std::vector<DriveWear> WearOfDrives(const ReportData& data, double written) {
 }
 
 void FindWear(const ReportData& data, const ReportAssumptions& assumptions, ReportFacts* facts) {
-  const Known& written = data.metrics.ssd_written_bytes;
+  const Known& written = data.metrics.disk_written_bytes;
   const std::vector<DriveWear> drives = WearOfDrives(data, written.value_or(0));
   facts->drives = static_cast<double>(drives.size());
   if (!written || !facts->seconds || *facts->seconds <= 0 || drives.empty()) return;
@@ -193,10 +194,11 @@ void FindHelp(const ReportData& data, const WhatIf& what_if, ReportFacts* facts)
 }  // namespace
 
 std::string CauseWords(const std::string& cause) {
-  if (cause == "room" || cause == "chunks") return "for GPU memory to become free";
-  if (cause == "read" || cause == "arrival") return "for bytes to come back";
-  if (cause == "gpu_arrival") return "for bytes on their way, no thread waited";
-  if (cause == "run_ahead") return "for the bound on launches under way";
+  if (cause == "gpu_arrival")
+    return "for bytes on their way, no thread waited";  // a part of "arrival", in stalls
+  for (const LostCause& one : kLostCauses) {
+    if (cause == one.key) return one.words;
+  }
   return cause;
 }
 

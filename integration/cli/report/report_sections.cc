@@ -115,7 +115,7 @@ Section Transfers(const ReportData& data) {
   for (Chart& chart : DriveCharts(data)) section.charts.push_back(std::move(chart));
   if (data.capacity.disks && data.capacity.disks->empty())
     section.missing.push_back("No drives: the run had no disk.");
-  else if (data.metrics.ssd_written_bytes.value_or(0) == 0 && data.metrics.ssd_read_bytes.value_or(0) == 0)
+  else if (data.metrics.disk_written_bytes.value_or(0) == 0 && data.metrics.disk_read_bytes.value_or(0) == 0)
     section.missing.push_back("No drives: nothing was written to a disk.");
   Add(MoveSizesChart(data), "No sizes of moves: the file has no moves.", &section);
   const ReportMetrics& metrics = data.metrics;
@@ -253,12 +253,12 @@ Section Wear(const ReportData& data, const ReportFacts& facts, const ReportAssum
     section.missing.push_back("The run had no disk.");
     return section;
   }
-  const bool written = data.metrics.ssd_written_bytes.value_or(0) > 0;
+  const bool written = data.metrics.disk_written_bytes.value_or(0) > 0;
   const bool several = facts.wear_ranks > 1;
   section.figures = {
-      FigureOf("ssd_written_bytes", several ? "written by this rank" : "written",
-               data.metrics.ssd_written_bytes, Unit::kBytes),
-      FigureOf("ssd_read_bytes", several ? "read by this rank" : "read", data.metrics.ssd_read_bytes,
+      FigureOf("disk_written_bytes", several ? "written by this rank" : "written",
+               data.metrics.disk_written_bytes, Unit::kBytes),
+      FigureOf("disk_read_bytes", several ? "read by this rank" : "read", data.metrics.disk_read_bytes,
                Unit::kBytes),
       FigureOf("written_per_day_bytes",
                several ? "written by all ranks in a day at this rate" : "written in a day at this rate",

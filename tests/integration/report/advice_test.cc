@@ -86,8 +86,8 @@ Figures FiguresOf(const Row& row) {
   device.stats.pinned_bytes = 3 * kGiB;
   device.stats.spilled_bytes = device.stats.fetched_bytes = 100 * kGiB;
   device.stats.disk_spilled_bytes = device.stats.disk_fetched_bytes = row.disk_percent * kGiB;
-  device.stats.lost_chunk_nanos = row.chunks * kSecond;
-  device.stats.lost_read_nanos = row.read * kSecond;
+  device.stats.lost_chunks_nanos = row.chunks * kSecond;
+  device.stats.lost_arrival_nanos = row.read * kSecond;
   device.stats.lost_run_ahead_nanos = row.run_ahead * kSecond;
   figures.devices.push_back(device);
   return figures;

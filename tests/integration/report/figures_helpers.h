@@ -21,15 +21,15 @@ inline Figures TwoDevices() {
   DeviceFigures first;
   first.device = 0;
   first.stats.budget_bytes = first.stats.budget_in_force_bytes = uint64_t{2} << 30;
-  first.stats.peak_device_bytes = uint64_t{1} << 30;
+  first.stats.peak_bytes = uint64_t{1} << 30;
   first.stats.peak_chunk_bytes = 900 << 20;
   first.stats.spilled_bytes = 300;
   first.stats.host_spilled_bytes = 100;
   first.stats.disk_spilled_bytes = 200;
   first.stats.fetched_bytes = 70;
-  first.stats.stall_chunk_nanos = 1'500'000'000;
-  first.stats.lost_chunk_nanos = 400'000'000;
-  first.stats.lost_read_nanos = 500'000'000;
+  first.stats.stall_chunks_nanos = 1'500'000'000;
+  first.stats.lost_chunks_nanos = 400'000'000;
+  first.stats.lost_arrival_nanos = 500'000'000;
   first.stats.throttled_nanos = 7'000'000'000;
   first.stats.pinned_bytes_by_reason[1] = 5;
   first.stats.largest_set_bytes = 9;
@@ -37,11 +37,11 @@ inline Figures TwoDevices() {
   DeviceFigures second = first;
   second.device = 1;
   second.plans = 2;
-  second.stats.stall_disk_nanos = 250'000'000;
+  second.stats.stall_arrival_nanos = 250'000'000;
   figures.devices = {first, second};
   figures.disk = {4096, 2048};
   figures.seconds = 12.5;
-  figures.unknown_launches = 3;
+  figures.unknown_kernel_launches = 3;
   return figures;
 }
 

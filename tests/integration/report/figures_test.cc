@@ -30,8 +30,8 @@ TEST(MetricsJsonTest, HasTheKeysThatReadersRelyOn) {
                           "fetched_bytes",
                           "host_fetched_bytes",
                           "disk_fetched_bytes",
-                          "ssd_written_bytes",
-                          "ssd_read_bytes",
+                          "disk_written_bytes",
+                          "disk_read_bytes",
                           "prefetched_bytes",
                           "prefetch_in_time_bytes",
                           "launches",
@@ -39,8 +39,8 @@ TEST(MetricsJsonTest, HasTheKeysThatReadersRelyOn) {
                           "evictions",
                           "faults",
                           "stall_seconds",
-                          "held_bytes",
-                          "held_bytes_by_reason",
+                          "pinned_bytes",
+                          "pinned_bytes_by_reason",
                           "evictions_ended",
                           "newer_calls",
                           "devices",
@@ -73,21 +73,21 @@ TEST(MetricsJsonTest, TopLevelIsTheSumOfTheDevices) {
   const auto json = nlohmann::json::parse(MetricsJson(TwoDevices()));
   EXPECT_EQ(json["spilled_bytes"], 600);
   EXPECT_EQ(json["peak_bytes"], uint64_t{2} << 30);
-  EXPECT_EQ(json["ssd_written_bytes"], 4096);
+  EXPECT_EQ(json["disk_written_bytes"], 4096);
   EXPECT_EQ(json["unknown_kernel_launches"], 3);
-  EXPECT_DOUBLE_EQ(json["stall_seconds"]["room"], 3.0);
-  EXPECT_DOUBLE_EQ(json["stall_seconds"]["disk"], 0.25);
+  EXPECT_DOUBLE_EQ(json["stall_seconds"]["chunks"], 3.0);
+  EXPECT_DOUBLE_EQ(json["stall_seconds"]["arrival"], 0.25);
   EXPECT_DOUBLE_EQ(json["stall_seconds_total"], 3.25);
-  EXPECT_DOUBLE_EQ(json["devices"][0]["held_back_seconds"], 7.0);
+  EXPECT_DOUBLE_EQ(json["devices"][0]["throttled_seconds"], 7.0);
   ASSERT_EQ(json["devices"].size(), 2u);
   EXPECT_EQ(json["devices"][1]["device"], 1);
   EXPECT_EQ(json["devices"][1]["spilled_bytes"], 300);
   EXPECT_EQ(json["devices"][1]["plans"], 2);
-  EXPECT_EQ(json["devices"][0]["plan_period_launches"], 186);
+  EXPECT_EQ(json["devices"][0]["plan_iteration_launches"], 186);
   uint64_t pinned = 0;
-  for (const auto& [reason, bytes] : json["held_bytes_by_reason"].items()) pinned += bytes.get<uint64_t>();
+  for (const auto& [reason, bytes] : json["pinned_bytes_by_reason"].items()) pinned += bytes.get<uint64_t>();
   EXPECT_EQ(pinned, 10u);
-  EXPECT_EQ(json["held_bytes_by_reason"].size(), static_cast<size_t>(allocator::kPinReasons));
+  EXPECT_EQ(json["pinned_bytes_by_reason"].size(), static_cast<size_t>(allocator::kPinReasons));
   EXPECT_EQ(json["largest_set_bytes"], 18);
 }
 
@@ -105,7 +105,7 @@ TEST(SummaryTest, SaysPeakBudgetTrafficStallsAndWear) {
   const std::string text = Summary(TwoDevices());
   for (const char* part :
        {"peak 2.00 GiB of a budget of 4.00 GiB", "moved out 600 B (host 200 B, disk 400 B)", "back 140 B",
-        "stalled 3.0 s for GPU memory, 0.2 s for the disk", "the GPU had to wait 1.8 s",
+        "stalled 3.0 s for GPU memory, 0.2 s for bytes", "the GPU had to wait 1.8 s",
         "SSD bytes written 4.00 KiB"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
@@ -165,7 +165,7 @@ TEST(MetricsPageTest, NamesEachKey) {
     for (const auto& [key, value] : json.items()) {
       if (json.is_object()) written.insert(key);
       const bool by_cause = key == "stall_seconds" || key == "lost_seconds" ||
-                            key == "held_bytes_by_reason" || key == "bytes_per_second" || key == "link" ||
+                            key == "pinned_bytes_by_reason" || key == "bytes_per_second" || key == "link" ||
                             key == "waits";
       if (value.is_structured() && !by_cause) collect(value);
     }
@@ -196,7 +196,7 @@ Figures WithStep(double iteration_seconds, double bound_seconds) {
   device.steady.per_iteration.disk_fetched_bytes = device.steady.per_iteration.fetched_bytes = 3 << 20;
   device.steady.per_iteration.prefetched_bytes = 3 << 20;
   device.steady.per_iteration.in_time_bytes = 3 << 19;
-  device.steady.per_iteration.lost_read_nanos = 250'000'000;
+  device.steady.per_iteration.lost_arrival_nanos = 250'000'000;
   return figures;
 }
 
@@ -208,7 +208,7 @@ TEST(IterationLinesTest, SayWhatAnIterationTakesMovesAndWaits) {
           "s "
           "here); "
           "moves out nothing, back disk 3.00 MiB; 50.0 % of what came back was there in time; the GPU "
-          "had to wait 0.000 s for memory, 0.250 s for bytes, 0.000 s for run-ahead"));
+          "had to wait 0.000 s for GPU memory, 0.250 s for bytes, 0.000 s for run-ahead"));
 }
 
 TEST(IterationLinesTest, NearTheBoundNoMoreThanTwoPointsCanBeMissing) {
@@ -229,7 +229,7 @@ TEST(IterationLinesTest, SayNothingThatIsNotKnown) {
   const std::vector<std::string> lines = IterationLines(WithStep(2.5, 0));
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_THAT(lines[0], ::testing::Not(HasSubstr("bound")));
-  EXPECT_FALSE(nlohmann::json::parse(MetricsJson(TwoDevices()))["devices"][1].contains("step"));
+  EXPECT_FALSE(nlohmann::json::parse(MetricsJson(TwoDevices()))["devices"][1].contains("iteration"));
 }
 
 TEST(PercentOfBoundTest, IsNeverOverAHundred) {

@@ -12,7 +12,7 @@ allocator::ResidencyStats AfterIterations(double iterations) {
   allocator::ResidencyStats stats;
   stats.launches = 1000 + static_cast<uint64_t>(iterations * 10);
   stats.fetched_bytes = stats.disk_fetched_bytes = 5000 + static_cast<uint64_t>(iterations * 300);
-  stats.stall_chunk_nanos = static_cast<uint64_t>(iterations * 1e8);
+  stats.stall_chunks_nanos = static_cast<uint64_t>(iterations * 1e8);
   return stats;
 }
 
@@ -33,7 +33,7 @@ TEST(IterationMeterTest, DividesWhatGrewByTheIterations) {
   EXPECT_DOUBLE_EQ(steady.iteration_seconds, 2);
   EXPECT_EQ(steady.per_iteration.fetched_bytes, 300u);
   EXPECT_EQ(steady.per_iteration.disk_fetched_bytes, 300u);
-  EXPECT_EQ(steady.per_iteration.stall_chunk_nanos, 100'000'000u);
+  EXPECT_EQ(steady.per_iteration.stall_chunks_nanos, 100'000'000u);
   EXPECT_EQ(steady.iterations, std::floor(steady.iterations)) << "whole iterations where the looks allow it";
 }
 

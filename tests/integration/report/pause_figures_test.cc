@@ -17,7 +17,7 @@ TEST(PauseFiguresTest, PausesAddUp) {
   EXPECT_EQ(
       json.dump(),
       R"({"pauses":2,"paused_now":true,"clean_bytes":100,"host_bytes":300,"disk_bytes":200,"dropped_bytes":50,)"
-      R"("pausing_seconds":1.5,"outside_seconds":2.0})");
+      R"("pausing_seconds":1.5,"paused_seconds":2.0})");
 }
 
 TEST(PauseFiguresTest, OnePauseHasAFailureOnlyWhereThereWasOne) {

@@ -211,7 +211,7 @@ TEST_F(RunReportTest, TheAdviceOfTheMomentIsInTheFile) {
   EXPECT_FALSE(Written(path()).contains("advice")) << "nothing was moved";
   allocator::ResidencyStats& stats = figures_.devices[0].stats;
   stats.spilled_bytes = stats.fetched_bytes = 100;
-  stats.lost_read_nanos = 5'000'000'000;
+  stats.lost_arrival_nanos = 5'000'000'000;
   report.Write(figures_, true);
   EXPECT_EQ(Written(path())["advice"], AdviceLine(figures_, advice_));
   EXPECT_THAT(AdviceLine(figures_, advice_), ::testing::HasSubstr("SPILLWAY_POLICY=plan"));

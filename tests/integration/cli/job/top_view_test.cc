@@ -24,11 +24,11 @@ json Answer(double seconds, double moved) {
         {"disk_tier_bytes", 0},
         {"spilled_bytes", moved},
         {"fetched_bytes", moved / 2},
-        {"ssd_written_bytes", 0},
-        {"ssd_read_bytes", 0},
-        {"lost_seconds", {{"room", seconds / 4}, {"read", seconds / 10}, {"run_ahead", 0}}},
+        {"disk_written_bytes", 0},
+        {"disk_read_bytes", 0},
+        {"lost_seconds", {{"chunks", seconds / 4}, {"arrival", seconds / 10}, {"run_ahead", 0}}},
         {"waits", {{"chunks", {{"longest_now_seconds", 12.0}}}, {"arrival", {{"longest_now_seconds", 0.2}}}}},
-        {"devices", {{{"device", 0}}, {{"step", {{"seconds", 0.25}, {"percent_of_bound", 88.4}}}}}}}}};
+        {"devices", {{{"device", 0}}, {{"iteration", {{"seconds", 0.25}, {"percent_of_bound", 88.4}}}}}}}}};
 }
 
 TEST(TopTextTest, ARowHasRatesOfTheTimeBetweenTwoAnswers) {

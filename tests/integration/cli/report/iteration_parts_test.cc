@@ -17,7 +17,7 @@ ReportFacts Facts() {
 
 TEST(IterationPartsTest, LostTimeIsTheRunsInProportion) {
   ReportData data;
-  data.metrics.lost_seconds = {{"room", 4}, {"read", 6}};
+  data.metrics.lost_seconds = {{"chunks", 4}, {"arrival", 6}};
   const IterationParts parts = PartsOf(data, Facts());
   EXPECT_DOUBLE_EQ(*parts.LostSeconds(), 0.2);
   EXPECT_EQ(parts.lost_s[1].first, CauseWords("read"));
@@ -27,8 +27,8 @@ TEST(IterationPartsTest, LostTimeIsTheRunsInProportion) {
 
 TEST(IterationPartsTest, TheProcesssOwnCountWins) {
   ReportData data;
-  data.metrics.lost_seconds = {{"room", 50}};
-  data.metrics.per_iteration.lost_seconds = {{"room", 0.5}};
+  data.metrics.lost_seconds = {{"chunks", 50}};
+  data.metrics.per_iteration.lost_seconds = {{"chunks", 0.5}};
   const IterationParts parts = PartsOf(data, Facts());
   EXPECT_DOUBLE_EQ(*parts.LostSeconds(), 0.5);
   EXPECT_DOUBLE_EQ(*parts.pauses_s, 0.3);
@@ -42,7 +42,7 @@ TEST(IterationPartsTest, WhatIsNotKnownIsNoZero) {
 
 TEST(IterationPartsTest, BarsAddUpToTheIteration) {
   ReportData data;
-  data.metrics.lost_seconds = {{"room", 10}};
+  data.metrics.lost_seconds = {{"chunks", 10}};
   const IterationParts known = PartsOf(data, Facts()), unknown = PartsOf(ReportData(), Facts());
   const auto chart = IterationPartsChart({"a", "b", "c"}, {known, unknown, IterationParts()}, "");
   ASSERT_TRUE(chart);

@@ -19,9 +19,9 @@ RankFile Rank(const char* host, double rank, double iteration_s, double lost_s) 
   data.job.local_size = 2;
   data.job.seconds = 100;
   data.metrics.iteration_s = iteration_s;
-  data.metrics.lost_seconds = {{"room", lost_s}};
+  data.metrics.lost_seconds = {{"chunks", lost_s}};
   data.metrics.spilled_bytes = 1000 * (rank + 1);
-  data.metrics.ssd_written_bytes = 500;
+  data.metrics.disk_written_bytes = 500;
   return file;
 }
 
@@ -87,9 +87,9 @@ TEST(JobRanksTest, WhatDiffersIsSaidOfEachRank) {
 TEST(JobRanksTest, SumsNeedEveryRankAndCountTheDrivesOfAProcessOnce) {
   ReportedRun run{"x", {Rank("a", 0, 1, 0), Rank("a", 1, 1, 0)}};
   EXPECT_EQ(RanksOf(run, {}).spilled_bytes, 3000);
-  EXPECT_EQ(RanksOf(run, {}).ssd_written_bytes, 1000);
+  EXPECT_EQ(RanksOf(run, {}).disk_written_bytes, 1000);
   run.ranks[1].data.job.pid = run.ranks[0].data.job.pid;  // two devices of a process
-  EXPECT_EQ(RanksOf(run, {}).ssd_written_bytes, 500);
+  EXPECT_EQ(RanksOf(run, {}).disk_written_bytes, 500);
   run.ranks[1].data.metrics.spilled_bytes.reset();
   EXPECT_FALSE(RanksOf(run, {}).spilled_bytes);
 }

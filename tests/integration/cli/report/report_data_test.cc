@@ -41,14 +41,14 @@ TEST(ReportDataTest, NoDiskIsNotTheSameAsNotKnown) {
 
 TEST(ReportDataTest, FiguresAreThoseOfTheDevice) {
   const std::string members =
-      R"("job": {"device_index": 1}, "figures": {"spilled_bytes": 30, "ssd_written_bytes": 7,
+      R"("job": {"device_index": 1}, "figures": {"spilled_bytes": 30, "disk_written_bytes": 7,
       "devices": [{"device": 0, "spilled_bytes": 10},
                   {"device": 1, "spilled_bytes": 20, "bytes_per_second": {"host_in": 5},
-                   "link": {"in": 25, "out": 24, "in_both": 12, "out_both": 23}, "step": {"seconds": 2}, "lost_seconds": {"room": 1.5}}]})";
+                   "link": {"in": 25, "out": 24, "in_both": 12, "out_both": 23}, "iteration": {"seconds": 2}, "lost_seconds": {"chunks": 1.5}}]})";
   const auto data = ParseReport(File(members));
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(data->metrics.spilled_bytes, 20);
-  EXPECT_EQ(data->metrics.ssd_written_bytes, 7);  // of all devices
+  EXPECT_EQ(data->metrics.disk_written_bytes, 7);  // of all devices
   EXPECT_EQ(data->metrics.host_in, 5);
   ASSERT_TRUE(data->metrics.link);
   EXPECT_EQ(data->metrics.link->in, 25);
@@ -56,7 +56,7 @@ TEST(ReportDataTest, FiguresAreThoseOfTheDevice) {
   EXPECT_EQ(data->metrics.link->in_both, 12);
   EXPECT_EQ(data->metrics.link->out_both, 23);
   EXPECT_EQ(data->metrics.iteration_s, 2);
-  EXPECT_THAT(data->metrics.lost_seconds, ElementsAre(std::make_pair("room", 1.5)));
+  EXPECT_THAT(data->metrics.lost_seconds, ElementsAre(std::make_pair("chunks", 1.5)));
   EXPECT_EQ(data->metrics.devices, 2u);
 }
 
@@ -140,8 +140,8 @@ TEST(ReportDataTest, WrongFieldsAreNamed) {
       {R"("largest_blocks": [3])", "largest_blocks[0] is 3; accepted: an object"},
       {R"("settings": {"dirs": 1})", "settings.dirs is 1; accepted: an object"},
       {R"("figures": {"directories": [{"errors": "2"}]})", "figures.directories[0].errors is of type string"},
-      {R"("figures": {"devices": [{"device": 0, "lost_seconds": {"room": "x"}}]})",
-       "figures.devices[0].lost_seconds.room is of type string"},
+      {R"("figures": {"devices": [{"device": 0, "lost_seconds": {"chunks": "x"}}]})",
+       "figures.devices[0].lost_seconds.chunks is of type string"},
       {R"("iteration": "%%%")", "iteration is damaged; accepted: the base64 of a trace file"},
   };
   for (const auto& [members, words] : wrong)

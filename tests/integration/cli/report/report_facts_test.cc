@@ -19,7 +19,7 @@ ReportData LossyRun() {
   data.job.seconds = 100;
   data.capacity.gpu_bytes = 20 * kGB;
   data.metrics.peak_live_bytes = 30 * kGB;
-  data.metrics.lost_seconds = {{"room", 2}, {"read", 8}};
+  data.metrics.lost_seconds = {{"chunks", 2}, {"arrival", 8}};
   return data;
 }
 
@@ -72,15 +72,15 @@ TEST(ReportFactsTest, TheJobsOwnPausesBelongToTheBound) {
   data.metrics.iteration_s = 4;
   EXPECT_FALSE(FactsOf(data, Simulated(1.25), {}).own_pauses_s) << "the time lost is not known";
   EXPECT_NEAR(*FactsOf(data, Simulated(1.25), {}).percent_with_pauses, 31.25, 0.01);
-  data.metrics.lost_seconds = {{"read", 0.0}};
+  data.metrics.lost_seconds = {{"arrival", 0.0}};
   ReportFacts facts = FactsOf(data, Simulated(1.25), {});
   EXPECT_EQ(facts.own_pauses_s, 3);
   EXPECT_EQ(facts.percent_with_pauses, 100) << "1 s of kernels, 3 s of pauses, nothing lost";
-  data.metrics.lost_seconds = {{"read", 50.0}};  // 2 s of each iteration
+  data.metrics.lost_seconds = {{"arrival", 50.0}};  // 2 s of each iteration
   facts = FactsOf(data, Simulated(1.25), {});
   EXPECT_EQ(facts.own_pauses_s, 1);
   EXPECT_EQ(facts.percent_with_pauses, 50);
-  data.metrics.lost_seconds = {{"read", 90.0}};
+  data.metrics.lost_seconds = {{"arrival", 90.0}};
   EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).own_pauses_s, 0) << "what was lost is not lost in proportion";
 }
 
@@ -109,7 +109,7 @@ TEST(ReportFactsTest, AnIterationFasterThanItsBoundHasNoShareOfIt) {
 // 100 GB in 100 s, which is 86.4 TB a day, in these parts.
 ReportData WritingRun(const std::vector<ReportDisk>& disks) {
   ReportData data = LossyRun();
-  data.metrics.ssd_written_bytes = 100 * kGB;
+  data.metrics.disk_written_bytes = 100 * kGB;
   data.capacity.disks = disks;
   data.transfers.emplace();
   data.transfers->disks = disks;
@@ -131,7 +131,7 @@ TEST(ReportFactsTest, TheDriveThatIsWrittenMostIsSpentFirst) {
   EXPECT_DOUBLE_EQ(*facts.ssd_days, 10 / 0.75);
   data.transfers.reset();  // equal parts, where nothing says more
   EXPECT_DOUBLE_EQ(*FactsOf(data, NotSimulated(), assumptions).ssd_days, 20);
-  data.metrics.ssd_written_bytes = 0;
+  data.metrics.disk_written_bytes = 0;
   EXPECT_FALSE(FactsOf(data, NotSimulated(), assumptions).ssd_days);
   data.capacity.disks->clear();
   EXPECT_FALSE(FactsOf(data, NotSimulated(), assumptions).written_per_day);
@@ -191,7 +191,7 @@ TEST(ReportFactsTest, HelpIsWhatTheJobsLastLineNamesWithWhatTheSimulatorSays) {
   data.advice = "lost time: ...; no setting would help: nothing left the GPU after a call";
   EXPECT_THAT(FactsOf(data, what_if, {}).help, IsEmpty()) << "the job knows better than the simulator";
   data.advice = "";
-  data.metrics.lost_seconds = {{"room", 1}};
+  data.metrics.lost_seconds = {{"chunks", 1}};
   EXPECT_THAT(FactsOf(data, what_if, {}).help, IsEmpty());  // a hundredth of the time: not worth a change
 }
 
@@ -204,7 +204,7 @@ TEST(ReportFactsTest, MostIsMoreThanHalf) {
     return text;
   };
   EXPECT_THAT(verdict(), HasSubstr(", most of it for bytes to come back (8.00 s)"));
-  data.metrics.lost_seconds = {{"room", 3}, {"read", 4}, {"run_ahead", 3}};
+  data.metrics.lost_seconds = {{"chunks", 3}, {"arrival", 4}, {"run_ahead", 3}};
   EXPECT_THAT(verdict(), HasSubstr(", the largest part of it for bytes to come back (4.00 s)"));
 }
 

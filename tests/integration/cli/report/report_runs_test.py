@@ -60,7 +60,7 @@ class RanksTest(Case):
         self.assertEqual(list(times), ["node07, rank 0", "node07, rank 1", "node08, rank 0", "node08, rank 1"])
         for (name, time), data in zip(times.items(), report_samples.ranks().values()):
             device = data["figures"]["devices"][0]
-            self.assertEqual(time[0]["value"], device["step"]["seconds"])
+            self.assertEqual(time[0]["value"], device["iteration"]["seconds"])
             self.assertAlmostEqual(time[2]["value"], sum(device["lost_seconds"].values()) / 6)
             self.assertEqual([cell["value"] for cell in moved[name][:5]],
                              [data["capacity"]["gpu_bytes"], device["peak_live_bytes"], device["host_spilled_bytes"],

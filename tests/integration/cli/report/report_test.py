@@ -75,7 +75,7 @@ class FiguresTest(Case):
                       " ".join(sections["transfers"]["words"]))  # fmt: skip
         self.assertIn("at once)", " ".join(sections["what_if"]["words"]))
         self.assertAlmostEqual(value("transfers", "in_time_percent"), 100 * device["in_time_bytes"] / device["fetched_bytes"])
-        written = data["figures"]["ssd_written_bytes"]
+        written = data["figures"]["disk_written_bytes"]
         self.assertAlmostEqual(value("wear", "ssd_days"), 2 * 1200e12 / (written / 600 * 86400))
         self.assertEqual(value("energy", "joules"), 300e3)
         self.assertAlmostEqual(value("energy", "money"), 300e3 / 3.6e6 * 0.4)
@@ -116,9 +116,9 @@ class FiguresTest(Case):
         for disk in data["capacity"]["disks"]:
             disk.update(drive="nvme0n1", ranks=4)
         wear = figures(self.write("run.json", data), "--ssd-tbw", "1200")["sections"]["wear"]
-        written = data["figures"]["ssd_written_bytes"]
+        written = data["figures"]["disk_written_bytes"]
         self.assertAlmostEqual(wear["figures"]["ssd_days"]["value"], 1200e12 / (4 * written / 600 * 86400))
-        self.assertEqual(wear["figures"]["ssd_written_bytes"]["value"], written)
+        self.assertEqual(wear["figures"]["disk_written_bytes"]["value"], written)
         self.assertIn("for each of 1 drive,", " ".join(wear["words"]))
         self.assertIn("4 ranks of the job write to it", " ".join(wear["words"]))
 
@@ -128,7 +128,7 @@ class FiguresTest(Case):
         rows = wear["tables"]["directories"]["rows"]
         self.assertEqual([row[0]["shown"] for row in rows], ["/nvme0/spill", "/nvme1/spill"])
         self.assertEqual(rows[0][1]["shown"], "io_uring, direct")
-        self.assertEqual(rows[0][2]["value"], wear["figures"]["ssd_written_bytes"]["value"] // 2)
+        self.assertEqual(rows[0][2]["value"], wear["figures"]["disk_written_bytes"]["value"] // 2)
         in_all = sum(row[4]["value"] for row in rows) * 1e12
         self.assertAlmostEqual(in_all / wear["figures"]["written_per_day_bytes"]["value"], 1)
         self.assertIn("No transfer failed", " ".join(wear["words"]))

@@ -28,7 +28,7 @@ struct MadeUpRun {
     data.metrics.peak_live_bytes = 40 * kGiB;
     data.metrics.iteration_s = 2;
     data.metrics.ideal_s = 1;
-    data.metrics.lost_seconds = {{"room", 10}, {"read", 20}};
+    data.metrics.lost_seconds = {{"chunks", 10}, {"arrival", 20}};
     data.metrics.host_spilled_bytes = data.metrics.host_fetched_bytes = 500 * kGiB;
     data.metrics.disk_spilled_bytes = data.metrics.disk_fetched_bytes = 100 * kGiB;
   }
@@ -76,7 +76,7 @@ TEST(RunChangesTest, ChangesAreAbsoluteAndRelative) {
 TEST(RunChangesTest, BytesAreOfAnIterationSoThatRunsNeedNotBeEquallyLong) {
   MadeUpRun before, after;
   after.data.job.seconds = 200;
-  after.data.metrics.lost_seconds = {{"room", 20}, {"read", 40}};
+  after.data.metrics.lost_seconds = {{"chunks", 20}, {"arrival", 40}};
   after.data.metrics.host_spilled_bytes = 1000 * kGiB;
   const RunChanges changes = Compare(before, after);
   EXPECT_DOUBLE_EQ(*changes.Find("gpu_to_host_bytes")->before, 10 * kGiB);
@@ -101,7 +101,7 @@ TEST(RunChangesTest, TheCauseGoesBackToTheSetting) {
   after.data.capacity.host_bytes = 10 * kGiB;
   after.data.metrics.disk_spilled_bytes = after.data.metrics.disk_fetched_bytes = 300 * kGiB;
   after.data.metrics.iteration_s = 2.5;
-  after.data.metrics.lost_seconds = {{"room", 8}, {"read", 38}};
+  after.data.metrics.lost_seconds = {{"chunks", 8}, {"arrival", 38}};
   const RunChanges changes = Compare(before, after);
   const std::string& cause = changes.Find("iteration_seconds")->cause;
   EXPECT_THAT(cause,
@@ -135,7 +135,7 @@ TEST(RunChangesTest, SlowerDrivesAreNamedWithTheirOwnCause) {
   after.data.metrics.directories = {directory};
   after.data.metrics.iteration_s = 2.5;
   after.data.job.seconds = 125;  // as many iterations
-  after.data.metrics.lost_seconds = {{"room", 10}, {"read", 45}};
+  after.data.metrics.lost_seconds = {{"chunks", 10}, {"arrival", 45}};
   const RunChanges changes = Compare(before, after);
   EXPECT_THAT(changes.Find("lost for bytes to come back")->cause,
               HasSubstr("disk → GPU, of the job was 2.00 GB/s instead of 5.00 GB/s, since spill directories: "
@@ -146,7 +146,7 @@ TEST(RunChangesTest, LongerKernelsAreTheDevicesOrTheCommands) {
   MadeUpRun before, after;
   after.data.metrics.ideal_s = 1.5;
   after.data.metrics.iteration_s = 2.5;
-  after.data.metrics.lost_seconds = {{"room", 8}, {"read", 16}};
+  after.data.metrics.lost_seconds = {{"chunks", 8}, {"arrival", 16}};
   EXPECT_THAT(Compare(before, after).Find("iteration_seconds")->cause, HasSubstr("clocks, or other work"));
   after.data.job.device = "A100";
   before.data.job.device = "H100";

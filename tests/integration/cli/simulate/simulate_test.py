@@ -15,7 +15,7 @@ from simulate_helpers import MIB, PROGRAM, layered, result_of, simulate, without
 KEYS = {
     "policy", "kernels", "tensors", "percent_of_ideal", "percent_of_bound", "share_is_known", "iteration_us", "ideal_us", "bound_kind",
     "bound_us", "bound_s", "quick_bound_us", "host_to_gpu_bytes", "gpu_to_host_bytes", "ssd_to_gpu_bytes",
-    "gpu_to_ssd_bytes", "stall_us", "read_wait_us", "room_wait_us", "ssd_read_wait_us", "ssd_room_wait_us",
+    "gpu_to_ssd_bytes", "stall_us", "read_wait_us", "memory_wait_us", "ssd_read_wait_us", "ssd_memory_wait_us",
     "peak_gpu_bytes", "peak_host_bytes", "peak_live_bytes", "evictions_in_need", "plan_first_s", "plan_best_s",
     "plan_trials", "options",
 }  # fmt: skip
@@ -50,10 +50,10 @@ class Results(Simulate):
         self.assertEqual(set(own), KEYS)
         self.assertAlmostEqual(own["percent_of_ideal"], 100 * own["ideal_us"] / own["iteration_us"], places=6)
         self.assertAlmostEqual(own["percent_of_bound"], 100 * own["bound_us"] / own["iteration_us"], places=6)
-        self.assertAlmostEqual(own["stall_us"], own["read_wait_us"] + own["room_wait_us"], delta=0.01)
+        self.assertAlmostEqual(own["stall_us"], own["read_wait_us"] + own["memory_wait_us"], delta=0.01)
         self.assertAlmostEqual(own["iteration_us"] - own["ideal_us"], own["stall_us"], delta=0.01)
         self.assertLessEqual(own["ssd_read_wait_us"], own["read_wait_us"])
-        self.assertLessEqual(own["ssd_room_wait_us"], own["room_wait_us"])
+        self.assertLessEqual(own["ssd_memory_wait_us"], own["memory_wait_us"])
         self.assertGreater(own["stall_us"], 0)
         self.assertGreater(own["gpu_to_ssd_bytes"], 0)
         self.assertLessEqual(own["peak_gpu_bytes"], 128 * MIB)
@@ -77,7 +77,7 @@ class Results(Simulate):
     def test_waits_for_the_host_are_none_for_the_ssd(self):
         own = result_of(self.trace, "--gpu-memory", "128MiB", "--pcie", "1e9")
         self.assertGreater(own["stall_us"], 0)
-        self.assertEqual((own["ssd_read_wait_us"], own["ssd_room_wait_us"], own["ssd_to_gpu_bytes"]), (0, 0, 0))
+        self.assertEqual((own["ssd_read_wait_us"], own["ssd_memory_wait_us"], own["ssd_to_gpu_bytes"]), (0, 0, 0))
         alone = result_of(self.trace, "--gpu-memory", "128MiB", "--pcie", "64e9", "--host-memory", 0, "--ssd-read", "1e9",
                           "--ssd-write", "1e9")  # fmt: skip
         self.assertGreater(alone["stall_us"], 0)

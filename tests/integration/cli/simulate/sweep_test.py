@@ -141,7 +141,7 @@ class SweepTest(unittest.TestCase):
                 self.assertIn(f"{row['setting']} cannot run: {row['problem']}", page.text)
                 continue
             percents = [f"{row['percent_of_ideal']:.2f}", f"{row['percent_of_bound']:.2f}"]
-            seconds = [f"{row[key] / 1e6:.3f}" for key in ("iteration_us", "read_wait_us", "room_wait_us")]
+            seconds = [f"{row[key] / 1e6:.3f}" for key in ("iteration_us", "read_wait_us", "memory_wait_us")]
             moved = [row[key] / GIB for key in ("host_to_gpu_bytes", "ssd_to_gpu_bytes", "gpu_to_host_bytes", "gpu_to_ssd_bytes")]
             self.assertEqual(cell[1:], [*percents, *seconds, *(f"{value:.2f}" for value in [*moved, row["peak_host_bytes"] / GIB])])
             self.assertEqual(line.split()[1:], [*percents, *seconds, f"{moved[0] + moved[1]:.2f}", f"{moved[2] + moved[3]:.2f}"])

@@ -115,6 +115,17 @@ class IncludeChainsTest(Planted):
             self.unit(f"io/{name}")
         self.assertEqual(len(self.found()), 1)
 
+    def test_a_folder_with_too_many_floors_is_found(self):
+        for folder in ("bench", "bench/a"):  # four floors each: a folder's own are counted
+            for lower, upper in ("ab", "bc", "cd"):
+                self.unit(f"{folder}/{upper}", f"{folder}/{lower}")
+            self.unit(f"{folder}/a")
+        self.unit("bench/a/a", "bench/d")
+        self.assertEqual(self.found(), [])
+        for lower, upper in zip("defgh", "efghi"):
+            self.unit(f"bench/{upper}", f"bench/{lower}")
+        self.assertEqual(self.found(), ["bench: 9 floors, at most 8: i > h > g > f > e > d > c > b > a"])
+
     def test_a_circle_of_units_is_found_also_through_a_source(self):
         self.unit("io/a", "io/b")
         self.unit("io/b")

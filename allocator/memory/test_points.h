@@ -1,7 +1,7 @@
-// Delay points and mutants of the memory core, and a count of polls, compiled in only with SPILLWAY_TEST_HOOKS.
-// Tests widen races by the first, prove by the second that they would notice a broken rule, and see by the
-// third that nothing has happened where nothing may. Any thread; nothing fails; without the option the macros
-// are empty.
+// Delay points, mutants and tallies of the memory core, compiled in only with SPILLWAY_TEST_HOOKS. Tests widen
+// races by the first, prove by the second that they would notice a broken rule, and see by the third what has
+// happened, and that nothing has where nothing may: the only state that the product keeps for tests. Any
+// thread; nothing fails; without the option the macros are empty.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_
@@ -108,9 +108,18 @@ class SelectionWatch {
 inline std::atomic<SelectionWatch*> selection_watch{nullptr};
 // Called at each named point when set; may sleep or yield.
 inline std::atomic<void (*)(const char* point)> delay_function{nullptr};
-// Polls of device threads that have ended, of all devices together. No delay point: each of those is one more
-// place where the simulation may preempt.
-inline std::atomic<uint64_t> device_polls{0};
+// What tests want to have seen happen, counted over all devices of the process. No delay points: each of those is
+// one more place where the simulation may preempt.
+enum class Tally : int {
+  kPoll,       // a device's thread has looked at everything once
+  kMove,       // a block's change of state: from * kBlockStates + to
+  kCancelled,  // an eviction was taken back: the phase that it had reached (EvictJob::Phase)
+  kHandedOut,  // an allocation was served: how (AllocationPath)
+  kCount
+};
+inline constexpr int kMostTallies = 256;
+inline std::atomic<uint64_t> tallies[static_cast<int>(Tally::kCount)][kMostTallies];
+inline uint64_t TallyOf(Tally tally, int at = 0) { return tallies[static_cast<int>(tally)][at].load(); }
 
 }  // namespace spillway::allocator
 
@@ -120,7 +129,8 @@ inline std::atomic<uint64_t> device_polls{0};
   do {                                                                             \
     if (auto* delay_ = ::spillway::allocator::delay_function.load()) delay_(name); \
   } while (false)
-#define SPILLWAY_COUNT_POLL() ::spillway::allocator::device_polls.fetch_add(1)
+#define SPILLWAY_COUNT(tally, at) \
+  ::spillway::allocator::tallies[static_cast<int>(::spillway::allocator::Tally::tally)][at].fetch_add(1)
 
 #define SPILLWAY_BEFORE_SELECTION()                                                     \
   do {                                                                                  \
@@ -138,7 +148,7 @@ inline std::atomic<uint64_t> device_polls{0};
 #define SPILLWAY_BEFORE_SELECTION() ((void)0)
 #define SPILLWAY_AFTER_SELECTION(...) ((void)0)
 #define SPILLWAY_DELAY_POINT(name) ((void)0)
-#define SPILLWAY_COUNT_POLL() ((void)0)
+#define SPILLWAY_COUNT(tally, at) ((void)0)
 
 #endif  // SPILLWAY_TEST_HOOKS
 

@@ -16,7 +16,6 @@
 #include "absl/status/status.h"
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/transfer/soft_blocks.h"
-#include "io/os/atomic.h"
 #include "io/os/sync.h"
 
 namespace spillway::allocator {
@@ -35,8 +34,6 @@ class Demoter {
   // Takes in what was written, and starts what is still to leave. True when something changed.
   bool Poll(const Request& request);
   bool idle() const { return jobs_.empty(); }
-  // Bytes that were moved to the disk. Any thread.
-  uint64_t demoted_bytes() const { return demoted_bytes_.load(); }
 
  private:
   struct Job {
@@ -72,7 +69,6 @@ class Demoter {
   std::vector<Job*> begun_;  // their writes are to be given to the disk, without the lock
   int64_t look_at_ = 0;      // steady clock, ns: the next look, unless a write ends before
   int64_t again_at_ = 0;     // likewise: nothing is started before, since something failed
-  os::Atomic<uint64_t> demoted_bytes_{0};
   os::Mutex results_mu_{os::LockRank::kTier};  // what completion threads set in jobs
 };
 

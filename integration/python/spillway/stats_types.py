@@ -49,6 +49,7 @@ class Counters(TypedDict):
     spilled_bytes: int
     host_spilled_bytes: int
     disk_spilled_bytes: int
+    demoted_bytes: int
     fetched_bytes: int
     host_fetched_bytes: int
     disk_fetched_bytes: int
@@ -98,6 +99,7 @@ class Iteration(TypedDict, total=False):
     spilled_bytes: int
     host_spilled_bytes: int
     disk_spilled_bytes: int
+    demoted_bytes: int
     fetched_bytes: int
     host_fetched_bytes: int
     disk_fetched_bytes: int

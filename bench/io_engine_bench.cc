@@ -23,11 +23,11 @@
 
 #include "bench/fio.h"
 #include "bench/plain_file.h"
-#include "io/aligned_buffer.h"
-#include "io/checksum.h"
+#include "io/engine/aligned_buffer.h"
 #include "io/os/clock.h"
 #include "io/os/sync.h"
-#include "io/spill_store.h"
+#include "io/store/checksum.h"
+#include "io/store/spill_store.h"
 #include "tests/command_line.h"
 
 namespace spillway::io {

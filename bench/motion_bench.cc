@@ -21,7 +21,7 @@
 #include "bench/plain_file.h"
 #include "bench/stand_in.h"
 #include "io/os/clock.h"
-#include "io/spill_store.h"
+#include "io/store/spill_store.h"
 #include "tests/command_line.h"
 
 namespace spillway::bench {

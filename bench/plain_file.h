@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "io/aligned_buffer.h"
-#include "io/spill_file.h"
+#include "io/engine/aligned_buffer.h"
+#include "io/store/spill_file.h"
 
 namespace spillway::bench {
 

@@ -119,7 +119,7 @@ def lp_bound_seconds(args, trace, metrics):
     if not link["measurements"]:
         return 0
     simulate = [str(args.build / "bin" / "spillway"), "simulate", "--trace", str(trace), "--bound", "lp", "--json",
-                "--gpu-memory", str(device["budget_bytes"] - metrics["others_bytes"]), "--host-memory", HOST_MEMORY,
+                "--gpu-memory", str(device["budget_bytes"] - metrics["external_bytes"]), "--host-memory", HOST_MEMORY,
                 "--pcie-in", str(link["in"]), "--pcie-out", str(link["out"]), "--piece", "0",
                 "--pcie-both", f"{min(link['in_both'], link['in'])},{min(link['out_both'], link['out'])}"]  # fmt: skip
     done = subprocess.run(simulate, capture_output=True, text=True, check=True)
@@ -138,7 +138,7 @@ def measure(args, work, costs):
     half = one_run(machine, job.PRELOAD, train, job.Cap(budget, HOST_MEMORY, "none"), threads,
                    {"SPILLWAY_TRACE": str(trace)} if args.lp else None)  # fmt: skip
     device = half.metrics["devices"][0]
-    iteration = device.get("step") or {}
+    iteration = device.get("iteration") or {}
     equal = all(half.keys[key] == whole.keys[key] for key in ("losses_sha256", "state_sha256"))
     return {
         "budget_mib": budget // job.MIB,

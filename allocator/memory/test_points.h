@@ -1,7 +1,8 @@
-// Delay points and mutants of the memory core, and a count of polls, compiled in only with
-// SPILLWAY_TEST_HOOKS. Tests widen races by delay points. Mutants prove that the tests would notice a broken
-// rule. The count of polls shows that nothing has happened where nothing may happen. Any thread may use them
-// and nothing fails; without the option the macros are empty.
+// Delay points, mutants and tallies of the memory core, compiled in only with SPILLWAY_TEST_HOOKS. Tests widen
+// races by delay points. Mutants prove that the tests would notice a broken rule. Tallies count events that a
+// test waits for, and show that nothing has happened where nothing may happen: they are the only state that
+// the product keeps for tests. Any thread may use them and nothing fails; without the option the macros are
+// empty.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_
@@ -111,9 +112,18 @@ class SelectionWatch {
 inline std::atomic<SelectionWatch*> selection_watch{nullptr};
 // Called at each named point when set; it may sleep or yield.
 inline std::atomic<void (*)(const char* point)> delay_function{nullptr};
-// Polls of device threads that have ended, of all devices together. This is no delay point, because each
+// Events that tests wait for, counted over all devices of the process. A tally is no delay point, because each
 // delay point is one more place where the simulation may preempt.
-inline std::atomic<uint64_t> device_polls{0};
+enum class Tally : int {
+  kPoll,       // a device's thread has looked at everything once
+  kMove,       // a block's change of state: from * kBlockStates + to
+  kCancelled,  // an eviction was taken back: the phase that it had reached (EvictJob::Phase)
+  kHandedOut,  // an allocation was served: the way (AllocationPath)
+  kCount
+};
+inline constexpr int kMostTallies = 256;
+inline std::atomic<uint64_t> tallies[static_cast<int>(Tally::kCount)][kMostTallies];
+inline uint64_t TallyOf(Tally tally, int at = 0) { return tallies[static_cast<int>(tally)][at].load(); }
 
 }  // namespace spillway::allocator
 
@@ -123,7 +133,8 @@ inline std::atomic<uint64_t> device_polls{0};
   do {                                                                             \
     if (auto* delay_ = ::spillway::allocator::delay_function.load()) delay_(name); \
   } while (false)
-#define SPILLWAY_COUNT_POLL() ::spillway::allocator::device_polls.fetch_add(1)
+#define SPILLWAY_COUNT(tally, at) \
+  ::spillway::allocator::tallies[static_cast<int>(::spillway::allocator::Tally::tally)][at].fetch_add(1)
 
 #define SPILLWAY_BEFORE_SELECTION()                                                     \
   do {                                                                                  \
@@ -141,7 +152,7 @@ inline std::atomic<uint64_t> device_polls{0};
 #define SPILLWAY_BEFORE_SELECTION() ((void)0)
 #define SPILLWAY_AFTER_SELECTION(...) ((void)0)
 #define SPILLWAY_DELAY_POINT(name) ((void)0)
-#define SPILLWAY_COUNT_POLL() ((void)0)
+#define SPILLWAY_COUNT(tally, at) ((void)0)
 
 #endif  // SPILLWAY_TEST_HOOKS
 

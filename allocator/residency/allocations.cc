@@ -80,7 +80,8 @@ absl::StatusOr<Block*> Allocations::TakeBlockLocked(TableLock* lock, uint32_t ch
   block->allocation.handed_out_at = log_->count();
   core_->table.MoveLocked(
       *lock, block, path == AllocationPath::kCachedSameStream ? BlockState::kResident : BlockState::kEmpty);
-  addresses_->NoteHandedOut(*lock, path);
+  addresses_->NoteHandedOut(*lock);
+  SPILLWAY_COUNT(kHandedOut, static_cast<int>(path));
   return block;
 }
 

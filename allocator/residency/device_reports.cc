@@ -23,7 +23,7 @@ ResidencyStats DeviceResidency::Stats() const {
     stats.requested_bytes = figures.requested_bytes;
     stats.chunk_bytes = figures.chunk_bytes;
     stats.peak_chunk_bytes = figures.peak_chunk_bytes;
-    stats.peak_device_bytes = figures.peak_device_bytes;
+    stats.peak_bytes = figures.peak_device_bytes;
     stats.peak_live_bytes = figures.peak_live_bytes;
     stats.peak_requested_bytes = figures.peak_requested_bytes;
     stats.external_bytes = figures.external_bytes;

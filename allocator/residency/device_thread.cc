@@ -67,7 +67,7 @@ void DeviceThread::Loop() {
       if (stop_) return;
     }
     const PollResult result = core_->stopped.load() ? EndWaits() : poll_();
-    SPILLWAY_COUNT_POLL();
+    SPILLWAY_COUNT(kPoll, 0);
     if (result.moved) last_moved_ = os::Clock::System()->NowNanos();
     Sleep(result);
   }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "allocator/tier/host_pool.h"
-#include "io/spill_store.h"
+#include "io/store/spill_store.h"
 
 namespace spillway::allocator {
 

@@ -23,8 +23,8 @@
 #include "absl/status/statusor.h"
 #include "allocator/driver/cuda_driver.h"
 #include "allocator/tier/host_handles.h"
-#include "io/node_share.h"
 #include "io/os/wait.h"
+#include "io/store/node_share.h"
 
 namespace spillway::allocator {
 

@@ -17,8 +17,8 @@
 #include "allocator/tier/host_pool.h"
 #include "io/os/atomic.h"
 #include "io/os/sync.h"
-#include "io/spill_store.h"
-#include "io/write_budget.h"
+#include "io/store/spill_store.h"
+#include "io/store/write_budget.h"
 
 namespace spillway::allocator {
 

@@ -13,18 +13,18 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "integration/cli/characterize.h"
 #include "integration/cli/common/exit_status.h"
 #include "integration/cli/common/near_words.h"
+#include "integration/cli/common/trace_files.h"
 #include "integration/cli/describe.h"
 #include "integration/cli/doctor/doctor.h"
-#include "integration/cli/estimate.h"
-#include "integration/cli/pause.h"
-#include "integration/cli/report.h"
-#include "integration/cli/run.h"
-#include "integration/cli/simulate.h"
-#include "integration/cli/top.h"
-#include "integration/cli/trace_files.h"
+#include "integration/cli/estimate/estimate.h"
+#include "integration/cli/job/pause.h"
+#include "integration/cli/job/run.h"
+#include "integration/cli/job/top.h"
+#include "integration/cli/report/report.h"
+#include "integration/cli/simulate/characterize.h"
+#include "integration/cli/simulate/simulate.h"
 
 namespace spillway::integration {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "integration/engine/observation.h"
+#include "integration/report/observation.h"
 #include "integration/settings/setting_limits.h"
 
 namespace spillway::integration {

@@ -7,7 +7,7 @@
 #define SPILLWAY_INTEGRATION_ENGINE_DEVICE_FIGURES_H_
 
 #include "integration/engine/devices.h"
-#include "integration/engine/figures.h"
+#include "integration/report/figures.h"
 #include "integration/settings/settings.h"
 
 namespace spillway::integration {

@@ -23,10 +23,10 @@
 #include "allocator/residency/residency.h"
 #include "allocator/residency/state/gpu_share.h"
 #include "allocator/residency/state/pause.h"
-#include "io/node_share.h"
 #include "io/os/clock.h"
 #include "io/os/sync.h"
 #include "io/os/wait.h"
+#include "io/store/node_share.h"
 
 namespace spillway::integration {
 

@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "io/probe.h"
+#include "io/store/probe.h"
 
 namespace spillway::integration {
 

@@ -9,8 +9,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "io/node_share.h"
 #include "io/os/errno.h"
+#include "io/store/node_share.h"
 
 namespace spillway::integration {
 namespace {

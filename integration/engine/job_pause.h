@@ -23,7 +23,7 @@
 #include "absl/status/statusor.h"
 #include "allocator/residency/state/pause.h"
 #include "integration/engine/devices.h"
-#include "integration/engine/figures.h"
+#include "integration/report/figures.h"
 #include "integration/report/run_data.h"
 #include "io/os/joinable_thread.h"
 #include "io/os/sync.h"

@@ -15,19 +15,18 @@
 #include "absl/strings/str_split.h"
 #include "integration/engine/device_figures.h"
 #include "integration/engine/drives.h"
-#include "integration/engine/iteration_trace.h"
-#include "integration/engine/job_identity.h"
-#include "integration/engine/job_log.h"
 #include "integration/engine/job_words.h"
-#include "integration/engine/machine.h"
-#include "integration/engine/output_file.h"
-#include "integration/engine/prometheus.h"
-#include "integration/engine/recorded_command.h"
 #include "integration/engine/sizing.h"
-#include "integration/engine/stale_figures.h"
-#include "integration/engine/wear.h"
 #include "integration/hooks/hook_context.h"
 #include "integration/hooks/launch_reports.h"
+#include "integration/report/iteration_trace.h"
+#include "integration/report/job_identity.h"
+#include "integration/report/job_log.h"
+#include "integration/report/output_file.h"
+#include "integration/report/prometheus.h"
+#include "integration/report/recorded_command.h"
+#include "integration/report/stale_figures.h"
+#include "integration/report/wear.h"
 #include "integration/settings/environment.h"
 #include "io/os/clock.h"
 #include "io/os/log.h"
@@ -247,7 +246,10 @@ Figures JobReports::CollectNow() const {
       [&](const ServedDevice& served) { figures.devices.push_back(FiguresOf(served, settings_)); });
   if (const io::SpillStore* const disk = from_.tiers->disk()) {
     const io::SpillStoreStats stats = disk->stats();
-    figures.disk = {stats.bytes_written, stats.bytes_read, disk->capacity_bytes(), stats.directories};
+    figures.disk.written_bytes = stats.bytes_written;
+    figures.disk.read_bytes = stats.bytes_read;
+    figures.disk.capacity_bytes = disk->capacity_bytes();
+    figures.disk.directories = stats.directories;
     if (const io::WriteBudget* const writes = from_.tiers->writes()) {
       figures.disk.write_budget_bytes = writes->bytes();
       figures.disk.write_budget_left_bytes = writes->left_bytes();
@@ -256,7 +258,7 @@ Figures JobReports::CollectNow() const {
   if (const allocator::HostPool* const host = from_.tiers->host())
     figures.host_capacity_bytes = host->storage_capacity_bytes();
   if (const HookState* const hooks = GetHookState())
-    figures.unknown_launches = hooks->unknown_launches.load();
+    figures.unknown_kernel_launches = hooks->unknown_launches.load();
   if (const std::string* const reason = from_.evictions->ended_by()) figures.evictions_ended = *reason;
   figures.newer_calls = from_.shim->newer_calls();
   figures.pause = from_.pause->figures();

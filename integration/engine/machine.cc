@@ -128,11 +128,6 @@ std::vector<ControlGroup> ControlGroups(const std::string& controller, const std
   return groups;
 }
 
-std::string HostName() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 uint64_t AvailableHostMemory(const std::string& root) {
   return std::min(MemInfo(root, "MemAvailable:"), MemoryOfControlGroups(root).left);
 }

@@ -36,9 +36,6 @@ struct ControlGroup {
 // comes before its parent, which limits, too. Empty if there are none.
 std::vector<ControlGroup> ControlGroups(const std::string& controller, const std::string& root = "");
 
-// Returns the name that gethostname reports; empty if it reports none.
-std::string HostName();
-
 // Returns the first of `candidates` that is a writable directory on a disk (no tmpfs, no ramfs); empty if
 // none is.
 std::string FirstDiskDirectory(const std::vector<std::string>& candidates);

@@ -12,8 +12,8 @@
 
 #include "allocator/tier/host_pool.h"
 #include "integration/settings/settings.h"
-#include "io/node_share.h"
-#include "io/spill_store_options.h"
+#include "io/store/node_share.h"
+#include "io/store/spill_store_options.h"
 
 namespace spillway::integration {
 

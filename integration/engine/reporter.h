@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "integration/engine/advice.h"
-#include "integration/engine/figures.h"
-#include "integration/engine/output_file.h"
+#include "integration/report/advice.h"
+#include "integration/report/figures.h"
+#include "integration/report/output_file.h"
 #include "integration/settings/settings.h"
 #include "io/os/sync.h"
 #include "io/os/wait.h"

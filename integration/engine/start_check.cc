@@ -15,17 +15,17 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "integration/engine/atomic_file.h"
-#include "integration/engine/output_file.h"
 #include "integration/escape/deny_list.h"
+#include "integration/report/atomic_file.h"
+#include "integration/report/output_file.h"
 #include "integration/settings/conf_files.h"
 #include "integration/settings/environment.h"
-#include "io/disk_order.h"
-#include "io/disk_reserve.h"
 #include "io/os/bytes_text.h"
 #include "io/os/errno.h"
-#include "io/slot_cipher.h"
-#include "io/spill_file.h"
+#include "io/store/disk_order.h"
+#include "io/store/disk_reserve.h"
+#include "io/store/slot_cipher.h"
+#include "io/store/spill_file.h"
 
 namespace spillway::integration {
 namespace {

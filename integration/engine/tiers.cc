@@ -8,7 +8,7 @@
 #include "integration/engine/machine.h"
 #include "integration/engine/node_sharing.h"
 #include "integration/engine/sizing.h"
-#include "integration/engine/wear.h"
+#include "integration/report/wear.h"
 #include "integration/settings/environment.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"

@@ -20,10 +20,10 @@
 #include "allocator/tier/host_pool.h"
 #include "allocator/tier/shared_capacity.h"
 #include "integration/settings/settings.h"
-#include "io/node_share.h"
 #include "io/os/wait.h"
-#include "io/spill_store.h"
-#include "io/write_budget.h"
+#include "io/store/node_share.h"
+#include "io/store/spill_store.h"
+#include "io/store/write_budget.h"
 
 namespace spillway::integration {
 

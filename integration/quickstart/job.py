@@ -31,7 +31,7 @@ OTHERS_CHOICE = r"SPILLWAY(?!_DISK_RESERVE$)|SIMCUDA|PYTORCH_.*ALLOC_CONF|LD_PRE
 # The keys of one run in the report, in the order of docs and tables; null where one does not apply.
 KEYS = (
     "mode", "status", "first_loss", "last_loss", "losses_sha256", "state_sha256", "steps", "seed", "peak_bytes",
-    "budget_bytes", "spilled_bytes", "host_spilled_bytes", "fetched_bytes", "ssd_written_bytes", "missed_accesses",
+    "budget_bytes", "spilled_bytes", "host_spilled_bytes", "fetched_bytes", "disk_written_bytes", "missed_accesses",
     "tokens_per_s",
 )  # fmt: skip
 
@@ -200,7 +200,7 @@ def collect(machine, mode, cap, run, status):
     if cap is not None:
         keys["budget_bytes"] = metrics.get("budget_bytes", cap.gpu_bytes)
     if mode in SERVED_MODES:
-        for key in ("spilled_bytes", "host_spilled_bytes", "fetched_bytes", "ssd_written_bytes"):
+        for key in ("spilled_bytes", "host_spilled_bytes", "fetched_bytes", "disk_written_bytes"):
             keys[key] = metrics.get(key)
     if "report" in machine.simcuda_options:
         keys["missed_accesses"] = stats.get("missed_accesses")

@@ -81,7 +81,7 @@ def table(runs):
             ratio = run["tokens_per_s"] / reference["tokens_per_s"]
         rows.append([run["mode"], run["status"], cell(run["first_loss"], "{:.4f}"), cell(run["last_loss"], "{:.4f}"),
                      same(run, reference), *(mib(run[k]) for k in ("peak_bytes", "budget_bytes", "spilled_bytes",
-                     "host_spilled_bytes", "fetched_bytes", "ssd_written_bytes")), cell(run["tokens_per_s"], "{:.0f}"),
+                     "host_spilled_bytes", "fetched_bytes", "disk_written_bytes")), cell(run["tokens_per_s"], "{:.0f}"),
                      cell(ratio, "{:.2f}")])  # fmt: skip
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join(text.ljust(w) if i < 2 else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths))).rstrip()

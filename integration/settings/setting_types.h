@@ -16,8 +16,8 @@
 
 #include "absl/status/statusor.h"
 #include "integration/settings/setting_values.h"
-#include "io/fault_engine.h"
-#include "io/model_engine.h"
+#include "io/engine/fault_engine.h"
+#include "io/engine/model_engine.h"
 #include "io/os/errno.h"
 
 namespace spillway::integration::setting_type {

@@ -13,8 +13,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "io/fault_engine.h"
-#include "io/model_engine.h"
+#include "io/engine/fault_engine.h"
+#include "io/engine/model_engine.h"
 
 namespace spillway::integration {
 

@@ -26,13 +26,13 @@ std::unique_ptr<at::ObserverContext> OnEnter(const at::RecordFunction&) { return
 // Runs on the thread that ran the function, after it.
 void OnLeave(const at::RecordFunction& function, at::ObserverContext*) {
   const char* const name = g_name_of(&function);
-  if (name != nullptr && std::string_view(name).starts_with(kOptimizerEnd)) g_api->mark_step();
+  if (name != nullptr && std::string_view(name).starts_with(kOptimizerEnd)) g_api->mark_iteration();
 }
 
 }  // namespace
 
 void InstallIterationMarks(const spillway_api* api) {
-  if (g_api != nullptr || api->mark_step == nullptr) return;
+  if (g_api != nullptr || api->mark_iteration == nullptr) return;
   void* const library = ::dlopen("libtorch_cpu.so", RTLD_NOW | RTLD_NOLOAD);
   if (library == nullptr) return;
   const auto add = reinterpret_cast<AddCallback>(

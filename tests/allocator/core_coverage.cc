@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "allocator/memory/test_points.h"
 #include "tests/allocator/core_model.h"
 
 namespace spillway::allocator {
@@ -14,20 +15,11 @@ void Coverage::Add(DeviceResidency& residency) {
   prefetches += stats.prefetches;
   prefetches_cancelled += stats.prefetches_cancelled;
   clean_drops += stats.clean_drops;
-  changed_copies += stats.hash_mismatches;
+  hash_mismatches += stats.hash_mismatches;
   early_copies += stats.early_copies;
   const TableLock lock(core->table);
-  for (int from = 0; from < kBlockStates; ++from) {
-    for (int to = 0; to < kBlockStates; ++to) {
-      moves[from][to] +=
-          core->table.MovesLocked(lock, static_cast<BlockState>(from), static_cast<BlockState>(to));
-    }
-  }
-  for (int i = 0; i < 5; ++i) cancelled[i] += residency.evictor()->cancelled_in_phase[i];
   for (int i = 0; i < static_cast<int>(ChunkPath::kCount); ++i)
     chunk_paths[i] += residency.charges()->paths(lock, static_cast<ChunkPath>(i));
-  for (int i = 0; i < static_cast<int>(AllocationPath::kCount); ++i)
-    allocation_paths[i] += residency.free_addresses()->paths(lock, static_cast<AllocationPath>(i));
 }
 
 uint64_t Coverage::PrintAndLeast(bool full) const {
@@ -42,21 +34,21 @@ uint64_t Coverage::PrintAndLeast(bool full) const {
       const auto b = static_cast<BlockState>(to);
       if (!CanTransition(a, b)) continue;
       const bool taken_back = a == BlockState::kFaulting && b == BlockState::kSpilled;
-      count(std::string(NameOf(a)) + " -> " + NameOf(b), moves[from][to], full || !taken_back);
+      count(std::string(NameOf(a)) + " -> " + NameOf(b), TallyOf(Tally::kMove, from * kBlockStates + to), full || !taken_back);
     }
   }
   static constexpr const char* kPhases[] = {"", "waiting for uses", "copying", "before the commit point"};
   for (int phase = 1; phase <= 3; ++phase)
-    count(std::string("cancelled: ") + kPhases[phase], cancelled[phase]);
+    count(std::string("cancelled: ") + kPhases[phase], TallyOf(Tally::kCancelled, phase));
   static constexpr const char* kChunks[] = {"free chunks", "chunks created", "chunks remade",
                                             "chunks decommitted", "chunks evicted"};
   for (int i = 0; i < static_cast<int>(ChunkPath::kCount); ++i) count(kChunks[i], chunk_paths[i]);
   static constexpr const char* kPaths[] = {"cached block", "kept address", "new address"};
-  for (int i = 0; i < static_cast<int>(AllocationPath::kCount); ++i) count(kPaths[i], allocation_paths[i]);
+  for (int i = 0; i < static_cast<int>(AllocationPath::kCount); ++i) count(kPaths[i], TallyOf(Tally::kHandedOut, i));
   count("fetched ahead", prefetches);
   count("fetches ahead taken back", prefetches_cancelled, full);
   count("blocks dropped clean", clean_drops);
-  count("blocks that had changed since their copy", changed_copies);
+  count("blocks that had changed since their copy", hash_mismatches);
   count("blocks copied out early", early_copies);
   count("copies to and from the host", host_copies);
   count("launches under pins", pinned_launches);

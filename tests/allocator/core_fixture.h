@@ -17,7 +17,7 @@
 #include "allocator/memory/address_map.h"
 #include "allocator/residency/device_residency.h"
 #include "allocator/tier/host_pool.h"
-#include "io/spill_store.h"
+#include "io/store/spill_store.h"
 
 namespace spillway::allocator {
 

@@ -13,18 +13,15 @@ namespace spillway::allocator {
 
 // What runs together have taken.
 struct Coverage {
-  uint64_t moves[kBlockStates][kBlockStates] = {};
-  uint64_t cancelled[5] = {};
   uint64_t chunk_paths[static_cast<int>(ChunkPath::kCount)] = {};
-  uint64_t allocation_paths[static_cast<int>(AllocationPath::kCount)] = {};
   uint64_t prefetches = 0, prefetches_cancelled = 0, pins = 0, streams_destroyed = 0, freed_by_others = 0;
-  uint64_t clean_drops = 0, changed_copies = 0, early_copies = 0;
+  uint64_t clean_drops = 0, hash_mismatches = 0, early_copies = 0;
   uint64_t pauses_of_all = 0, pauses_of_regions = 0;
   uint64_t host_copies = 0, pinned_launches = 0, injected_disk_faults = 0, refused_launches = 0;
 
   void Add(DeviceResidency& residency);
-  // Prints the table and returns the smallest count of all that every run must take; a short one need not take back a
-  // fetch ahead, since a victim is nearly always there instead.
+  // Prints the table, with the tallies of the process, and returns the smallest count of all that every run must
+  // take; a short one need not take back a fetch ahead, since a victim is nearly always there instead.
   uint64_t PrintAndLeast(bool full) const;
 };
 

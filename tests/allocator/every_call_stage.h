@@ -199,7 +199,7 @@ class Stage {
     Evict(block);
     const bool moved = Within(std::chrono::milliseconds(1500), [&] {
       device()->thread()->Wake();
-      return device()->demoter()->demoted_bytes() > 0;
+      return device()->Stats().demoted_bytes > 0;
     });
     if (failure_.call.empty() && !moved) Problem("nothing was moved to the disk");
   }

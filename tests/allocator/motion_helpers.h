@@ -57,9 +57,9 @@ class StopAt {
 // happen, this is how long a test looks.
 inline void AwaitPolls(DeviceThread* thread, int polls) {
   for (int i = 0; i <= polls; ++i) {  // the first one may have begun before
-    const uint64_t before = device_polls.load();
+    const uint64_t before = TallyOf(Tally::kPoll);
     thread->Wake();
-    ASSERT_TRUE(tests::WaitUntil([before] { return device_polls.load() > before; }))
+    ASSERT_TRUE(tests::WaitUntil([before] { return TallyOf(Tally::kPoll) > before; }))
         << "the device's thread stands still";
   }
 }

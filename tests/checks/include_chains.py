@@ -1,8 +1,9 @@
 """Checks that no includes go in a circle, neither between files nor between folders, and prints the longest chains.
 
-A header and the source of the same name are one unit. A chain is counted in the units of a module, and is followed
-through the folders that the module is made of. A module that MOST names fails when its longest chain, or the number of
-its units, grows past what stands there.
+A header and the source of the same name are one unit. No folder is more than FLOORS units high: the longest chain of its own
+units, each of which includes the next. A chain of a module is followed through the folders that it is made of. A module that
+MOST names fails when its longest chain, or the number of its units, grows by more than a tenth past what stands there; from
+nine tenths on it is said.
 """
 
 import re
@@ -19,6 +20,7 @@ class Module:
     units: int  # units, at most; 0: any number
 
 
+FLOORS = 8
 MOST = (
     Module(("integration/hooks", "integration/escape", "integration/prediction"), chain=9, units=28),
     Module(("allocator/residency",), chain=10, units=45),
@@ -95,20 +97,34 @@ def longest_chain(edges, folders):
     return max((chain(unit) for unit in sorted(inside)), key=len, default=()), len(inside)
 
 
+def floors(edges):
+    """Folder -> the longest chain of its own units."""
+    return {folder: longest_chain({unit: {other for other in included if other.rpartition("/")[0] == folder}
+                                   for unit, included in edges.items() if unit.rpartition("/")[0] == folder}, (folder,))[0]
+            for folder in sorted({unit.rpartition("/")[0] for unit in edges})}  # fmt: skip
+
+
 def find_problems(root: Path, modules=MOST):
     edges = unit_edges(root)
     problems = [f"files include in a circle: {', '.join(circle)}" for circle in circles(edges)]
     problems += [f"folders include in a circle: {', '.join(circle)}" for circle in circles(folder_edges(edges))]
     if circles(edges):
         return problems
+    highest = floors(edges)
+    problems += [f"{folder}: {len(chain)} floors, at most {FLOORS}: {' > '.join(unit.rpartition('/')[2] for unit in chain)}"
+                 for folder, chain in highest.items() if len(chain) > FLOORS]  # fmt: skip
+    print(f"floors: {', '.join(f'{folder} {len(chain)}' for folder, chain in highest.items() if len(chain) >= FLOORS - 1)}")
     for module in modules:
         chain, units = longest_chain(edges, module.folders)
         name = " + ".join(module.folders)
-        print(f"{name}: {units} units, the longest chain has {len(chain)}: {' > '.join(chain)}")
-        if len(chain) > module.chain:
-            problems.append(f"{name}: the longest chain of includes has {len(chain)} units, at most {module.chain}")
-        if module.units and units > module.units:
-            problems.append(f"{name}: {units} units, at most {module.units}")
+        near = [text for value, most, text in ((units, module.units, "units"), (len(chain), module.chain, "chain"))
+                if most and common.is_near(value, most)]  # fmt: skip
+        limits = f" (near its limit: {', '.join(near)})" if near else ""
+        print(f"{name}: {units} units, the longest chain has {len(chain)}{limits}: {' > '.join(chain)}")
+        if common.is_beyond(len(chain), module.chain):
+            problems.append(f"{name}: the longest chain of includes has {len(chain)} units, more than a tenth over {module.chain}")
+        if module.units and common.is_beyond(units, module.units):
+            problems.append(f"{name}: {units} units, more than a tenth over {module.units}")
     return problems
 
 

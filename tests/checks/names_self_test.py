@@ -1,7 +1,8 @@
-"""As self_test, for the checks that look at names: types defined once, local functions that hide others."""
+"""As self_test, for the checks that look at names: types defined once, local functions that hide others, names of figures."""
 
 import unittest
 
+import figures_page
 import local_names
 import types_once
 from planted import Planted
@@ -48,6 +49,49 @@ class LocalNamesTest(Planted):
 
     def test_a_tree_that_was_not_read_is_found(self):
         self.assertEqual(local_names.find_problems(self.root, fewest=1), ["only 0 functions found, expected 1"])
+
+
+class FiguresPageTest(Planted):
+    COUNTERS = ('// COUNTER(name, share, metric, help)\n#define COUNTER(...)\nGAUGE(live_bytes, "spillway_live_bytes", "blocks")\n'
+                'METRIC("spillway_lost_seconds_total", "no work")\nSECONDS(lost_chunks_nanos, "lost_seconds.chunks", PER_ITERATION,\n'
+                '        "spillway_lost_seconds_total cause=chunks",\n        "for "\n        "chunks")\n'
+                'COUNTER(faults, TOTAL, "spillway_faults_total", "faults")\n')  # fmt: skip
+    FIGURES = 'DISK_FIGURE(read_bytes, "", "read")\nPAUSE_FIGURE(paused_seconds, float, SecondsOf(pause.nanos), "", "paused")\n'
+
+    def found(self, counters=COUNTERS, figures=FIGURES, write=True):
+        self.put("allocator/residency/state/counters.def", counters)
+        self.put("integration/report/job_figures.def", figures)
+        for path, parts in figures_page.blocks([]).items():
+            self.put(str(path), "".join(f"{begin}\n{end}\n" for begin, end in (figures_page.marks(path, name) for name in parts)))
+        if write:
+            figures_page.update(self.root)
+        return figures_page.find_problems(self.root)
+
+    def test_what_update_writes_passes_and_has_each_row(self):
+        self.assertEqual(self.found(), [])
+        page, types = ((self.root / path).read_text() for path in (figures_page.PAGE, figures_page.TYPES))
+        for line in ("| `live_bytes` | blocks | `spillway_live_bytes` |", "| `disk_read_bytes` | read | - |",
+                     "| `lost_seconds`, chunks | for chunks | `spillway_lost_seconds_total` `cause=chunks` |"):  # fmt: skip
+            self.assertIn(line, page.splitlines())
+        for line in ("    lost_seconds: LostSeconds", "    chunks: float", "    faults: int", "    paused_seconds: float"):
+            self.assertIn(line, types.splitlines())
+
+    def test_a_page_that_was_not_written_is_found(self):
+        self.assertEqual(len(self.found(write=False)), 6 + 5)  # all tables, and the lists that have rows
+
+    def test_marks_that_are_not_there_are_found(self):
+        self.found()
+        self.put("docs/metrics.md", "# Figures\n")
+        self.assertEqual(len(figures_page.find_problems(self.root)), len(figures_page.TABLES))
+
+    def test_rows_of_another_form_are_found(self):
+        for row in ('GAUGE(live_bytes, TOTAL, "spillway_x_bytes", "x")\n', 'COUNTER(faults, "", "x")\n', 'DISK_FIGURE(x, "")\n'):
+            self.assertEqual(len(self.found(counters=self.COUNTERS + row)), 1, row)
+
+    def test_metrics_of_the_wrong_name_place_or_words_are_found(self):
+        for row in ('GAUGE(x_bytes, "spillway_x_total", "x")\n', 'COUNTER(x, TOTAL, "spillway_x", "x")\n',
+                    'GAUGE(x_bytes, "spillway_x_bytes tier=host", "x")\n', 'GAUGE(more_bytes, "spillway_live_bytes", "x")\n'):  # fmt: skip
+            self.assertEqual(len(self.found(counters=self.COUNTERS + row)), 1, row)
 
 
 if __name__ == "__main__":

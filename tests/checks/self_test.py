@@ -49,7 +49,7 @@ class IncludeDirectionTest(Planted):
         self.assertEqual(len(self.found("io/os/a.h", '#include "io/engine.h"\n')), 3)
 
     def test_a_single_file_of_a_folder(self):
-        for folder, file in (("engine", "preload/shim_abi"), ("torch", "engine/spillway"), ("cli", "preload/conf_text")):
+        for folder, file in (("engine", "preload/shim_abi"), ("torch", "engine/spillway"), ("cli/doctor", "preload/conf_text")):
             good, bad = (f'#include "integration/{name}.h"\n' for name in (file, file + "_b"))
             self.assertEqual(self.found(f"integration/{folder}/a.h", good), [])
             self.assertEqual(len(self.found(f"integration/{folder}/a.h", bad)), 1)
@@ -114,6 +114,17 @@ class IncludeChainsTest(Planted):
         for name in "abcd":
             self.unit(f"io/{name}")
         self.assertEqual(len(self.found()), 1)
+
+    def test_a_folder_with_too_many_floors_is_found(self):
+        for folder in ("bench", "bench/a"):  # four floors each: a folder's own are counted
+            for lower, upper in ("ab", "bc", "cd"):
+                self.unit(f"{folder}/{upper}", f"{folder}/{lower}")
+            self.unit(f"{folder}/a")
+        self.unit("bench/a/a", "bench/d")
+        self.assertEqual(self.found(), [])
+        for lower, upper in zip("defgh", "efghi"):
+            self.unit(f"bench/{upper}", f"bench/{lower}")
+        self.assertEqual(self.found(), ["bench: 9 floors, at most 8: i > h > g > f > e > d > c > b > a"])
 
     def test_a_circle_of_units_is_found_also_through_a_source(self):
         self.unit("io/a", "io/b")

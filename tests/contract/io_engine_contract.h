@@ -16,9 +16,9 @@
 #include <thread>
 #include <vector>
 
-#include "io/aligned_buffer.h"
-#include "io/engine.h"
-#include "io/spill_file.h"
+#include "io/engine/aligned_buffer.h"
+#include "io/engine/engine.h"
+#include "io/store/spill_file.h"
 #include "tests/fakes/thread_state.h"
 #include "tests/fakes/wait_until.h"
 #include "tests/io/store_helpers.h"

@@ -2,9 +2,9 @@
 
 #include "tests/contract/io_engine_contract.h"
 
-#include "io/model_engine.h"
-#include "io/thread_engine.h"
-#include "io/uring_engine.h"
+#include "io/engine/model_engine.h"
+#include "io/engine/thread_engine.h"
+#include "io/engine/uring_engine.h"
 #include "tests/fakes/faulty_engine.h"
 #include "tests/fakes/memory_engine.h"
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/engine.h"
+#include "io/engine/engine.h"
 
 namespace spillway::io {
 

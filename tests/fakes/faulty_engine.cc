@@ -8,7 +8,7 @@
 #include <optional>
 #include <random>
 
-#include "io/aligned_buffer.h"
+#include "io/engine/aligned_buffer.h"
 
 namespace spillway::io {
 namespace {

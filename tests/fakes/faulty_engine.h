@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "io/engine.h"
+#include "io/engine/engine.h"
 
 namespace spillway::io {
 

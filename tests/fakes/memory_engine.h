@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "io/engine.h"
+#include "io/engine/engine.h"
 
 namespace spillway::io {
 

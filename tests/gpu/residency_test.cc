@@ -10,7 +10,7 @@
 #include "allocator/memory/address_map.h"
 #include "allocator/residency/residency.h"
 #include "allocator/tier/host_pool.h"
-#include "io/spill_store.h"
+#include "io/store/spill_store.h"
 #include "tests/gpu/gpu.h"
 
 namespace spillway::gpu {

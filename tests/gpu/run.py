@@ -252,7 +252,7 @@ def table(rows):
     lines = [head]
     for row in rows:
         size = [f"{row[k] / job.MIB:.0f}" if row.get(k) is not None else "-" for k in (
-            "peak_bytes", "budget_bytes", "spilled_bytes", "host_spilled_bytes", "fetched_bytes", "ssd_written_bytes")]  # fmt: skip
+            "peak_bytes", "budget_bytes", "spilled_bytes", "host_spilled_bytes", "fetched_bytes", "disk_written_bytes")]  # fmt: skip
         equal = {True: "yes", False: "NO"}.get(row.get("equal"), "-")
         speed = f"{row['tokens_per_s']:.0f}" if row.get("tokens_per_s") else "-"
         ratio = f"{row['ratio']:.3f}" if row.get("ratio") else "-"

@@ -30,7 +30,7 @@ LADDER = {
     "blocking launches": {},
     "audit": {"audit": "on"},
 }
-ROW_KEYS = ("peak_bytes", "budget_bytes", "spilled_bytes", "fetched_bytes", "ssd_written_bytes", "tokens_per_s")
+ROW_KEYS = ("peak_bytes", "budget_bytes", "spilled_bytes", "fetched_bytes", "disk_written_bytes", "tokens_per_s")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,7 +284,7 @@ def explained(run, reference):
     lost = {key: value for key, value in metrics["lost_seconds"].items() if value >= 0.005}
     words.append("lost s: " + (" ".join(f"{key} {value:.2f}" for key, value in lost.items()) or "0"))
     words.append(f"{metrics['launches']} launches, {metrics['slow_launches']} slow, {metrics['unknown_kernel_launches']} unknown")
-    words += [f"held by {key} {value / 1e6:.0f} MB" for key, value in metrics["held_bytes_by_reason"].items() if value]
+    words += [f"held by {key} {value / 1e6:.0f} MB" for key, value in metrics["pinned_bytes_by_reason"].items() if value]
     followed = sum(device.get("followed_launches", 0) for device in metrics["devices"])
     words.append(f"{followed} by a plan")
     words += [f"evictions ended: {metrics['evictions_ended']}"] if metrics["evictions_ended"] else []

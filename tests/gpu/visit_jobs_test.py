@@ -16,8 +16,8 @@ import visit_rows
 import visit_watch
 
 MIB = 1 << 20
-METRICS = {"spilled_bytes": 3e9, "fetched_bytes": 2e9, "lost_seconds": {"run_ahead": 0.0, "read": 0.25}, "launches": 9, "slow_launches": 1,
-           "unknown_kernel_launches": 2, "held_bytes_by_reason": {"graph": 5e6, "peer": 0}, "evictions_ended": "a call",
+METRICS = {"spilled_bytes": 3e9, "fetched_bytes": 2e9, "lost_seconds": {"run_ahead": 0.0, "arrival": 0.25}, "launches": 9, "slow_launches": 1,
+           "unknown_kernel_launches": 2, "pinned_bytes_by_reason": {"graph": 5e6, "peer": 0}, "evictions_ended": "a call",
            "devices": [{"followed_launches": 4}]}  # fmt: skip
 WAYS = (visit_jobs.Way(50), visit_jobs.Way(40))
 

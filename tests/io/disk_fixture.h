@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "io/spill_store.h"
+#include "io/store/spill_store.h"
 #include "tests/fakes/faulty_engine.h"
 #include "tests/io/loop_mount.h"
 #include "tests/io/store_helpers.h"

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "io/os/sync.h"
-#include "io/spill_store.h"
+#include "io/store/spill_store.h"
 
 namespace spillway::io {
 

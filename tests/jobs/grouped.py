@@ -28,7 +28,7 @@ def spills(problems, name, seen, whole):
     around = seen.report["out_around"][2 * LAYERS :]  # memory is full from the second iteration on
     still = [at // 2 for at in range(0, len(around), 2) if around[at + 1] <= around[at]]
     problems.expect(len(around) == 4 * LAYERS and not still, f"{name}: nothing left the GPU beside the tables {still}")
-    held = (seen.metrics or {}).get("held_bytes_by_reason", {}).get("denied")
+    held = (seen.metrics or {}).get("pinned_bytes_by_reason", {}).get("denied")
     return held
 
 

@@ -47,10 +47,10 @@ def main():
             problems.expect(line in seen.log, f"{name}: no line says '{line}'\n{seen.log[-2000:]}")
         ends = re.findall(r"gets no new spill slots|works again and gets|answers again", seen.log)
         problems.expect(not ends or ends[-1] != "gets no new spill slots", f"{name}: the directory is closed at the end")
-        problems.expect((seen.keys["ssd_written_bytes"] or 0) > 0, f"{name}: nothing was written, so nothing was shown")
+        problems.expect((seen.keys["disk_written_bytes"] or 0) > 0, f"{name}: nothing was written, so nothing was shown")
         fetches = (seen.metrics or {}).get("verified_fetches"), (seen.metrics or {}).get("wrong_arrivals")
         problems.expect((fetches[0] > 0) == bool(compared) and fetches[1] == 0, f"{name}: verified, wrong: {fetches}")
-        print(f"{name}: {fault}, {seen.keys['ssd_written_bytes'] / MIB:.0f} MiB to disk, {seen.seconds:.1f} s", flush=True)
+        print(f"{name}: {fault}, {seen.keys['disk_written_bytes'] / MIB:.0f} MiB to disk, {seen.seconds:.1f} s", flush=True)
     problems.exit()
 
 

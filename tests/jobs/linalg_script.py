@@ -65,7 +65,7 @@ def arange(kernels):
             answers.add(kernels.launch(FOLLOWER, table.data_ptr(), MATRICES, BLOCK // MATRICES))
             around.append(evictions())
             del table
-    return {"answers": sorted(answers), "around": around, "held": spillway.stats()["held_bytes"], "wrong": wrong(tensors, 2)}
+    return {"answers": sorted(answers), "around": around, "held": spillway.stats()["pinned_bytes"], "wrong": wrong(tensors, 2)}
 
 
 def magma(kernels, count):
@@ -82,7 +82,7 @@ def magma(kernels, count):
         answers.append(kernels.launch(MAGMA, table.data_ptr(), MATRICES, BLOCK // MATRICES))
     between = evictions()
     others = make(8)
-    return {"answers": answers, "before": before, "behind": evictions() - between, "held": spillway.stats()["held_bytes"],
+    return {"answers": answers, "before": before, "behind": evictions() - between, "held": spillway.stats()["pinned_bytes"],
             "wrong": wrong(tensors[:2], 0 if any(answers) else 1)}  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def smallest_budget(here, row, peak, folder, problems):
     if not problems.expect(run.metrics is not None, f"{row.name}: the run that measures the largest launch {run.keys['status']}"):
         return None
     largest = run.metrics["largest_set_bytes"]
-    others = max(run.metrics["others_bytes"], OTHERS_SHARE)
+    others = max(run.metrics["external_bytes"], OTHERS_SHARE)
     return harness.whole_chunks(int((largest + others) * 1.03) + RESERVE)
 
 
@@ -50,7 +50,7 @@ def traffic_problems(row, mode, notes, least, problems):
 
 
 def tier_problems(row, mode, keys, problems):
-    host, ssd = keys["host_spilled_bytes"], keys["ssd_written_bytes"]
+    host, ssd = keys["host_spilled_bytes"], keys["disk_written_bytes"]
     named = {"host": (True, False), "both": (True, True), "ssd": (False, True)}[row.tiers]
     problems.expect(((host or 0) > 0, (ssd or 0) > 0) == named, f"{row.name} {mode}: host {host}, SSD {ssd} bytes in tiers {row.tiers}")
 

@@ -40,7 +40,7 @@ def in_arguments(args, problems):
     problems.expect(not after, f"arguments: nothing was evicted after the collectives {after}")
     moved = [note["evictions"][1] - note["evictions"][0] for note in notes]
     problems.expect(sum(moved) > 0, "arguments: no eviction for a collective")
-    problems.expect(not any(any(note["held_bytes"]) for note in notes), "arguments: a collective pinned blocks")
+    problems.expect(not any(any(note["pinned_bytes"]) for note in notes), "arguments: a collective pinned blocks")
     problems.expect(REACHES not in output, f"arguments: taken for more than it names\n{output[-2000:]}")
     print(f"arguments: {len(notes)} collectives, evictions {notes[0]['evictions'][0]} before the first and {result['evictions']} "
           f"in the end, {sum(moved)} of them beside collectives")  # fmt: skip
@@ -54,7 +54,7 @@ def in_queue(args, problems):
     problems.expect(result["out_before"] > 0, "queue: nothing was evicted before the collective: this shows nothing")
     problems.expect(note["status"] == 0 and result["wrong"] == 0, f"queue: {result}")
     problems.expect(result["evictions_behind"] > 0 and result["wrong_others"] == 0, f"queue: evictions do not go on: {result}")
-    problems.expect(not any(note["held_bytes"]), "queue: the collective pinned blocks")
+    problems.expect(not any(note["pinned_bytes"]), "queue: the collective pinned blocks")
     problems.expect(output.count(REACHES) == 1, f"queue: not said once\n{output[-2000:]}")
 
 

@@ -39,7 +39,7 @@ def noted(kernels, tensors, storage=IN_ARGUMENTS):
     after = figures()
     return {"status": status, "evictions": [before["evictions"], after["evictions"]],
             "spilled_bytes": [before["spilled_bytes"], after["spilled_bytes"]],
-            "held_bytes": [before["held_bytes"], after["held_bytes"]]}  # fmt: skip
+            "pinned_bytes": [before["pinned_bytes"], after["pinned_bytes"]]}  # fmt: skip
 
 
 def wrong(tensors, factor, first=1):

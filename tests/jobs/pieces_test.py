@@ -41,7 +41,7 @@ class JudgementTest(unittest.TestCase):
     def judge(self, notes=None, **changes):
         """The number of problems found in a capped run that is good but for the changes."""
         keys = dict(mode=job.CONF, status="ok", losses_sha256="a", state_sha256="b", peak_bytes=90, budget_bytes=100,
-                    host_spilled_bytes=1, ssd_written_bytes=1, fetched_bytes=1)  # fmt: skip
+                    host_spilled_bytes=1, disk_written_bytes=1, fetched_bytes=1)  # fmt: skip
         metrics = {"devices": [{"peak_live_bytes": changes.pop("held", 104), "peak_requested_bytes": 100}]}
         run = job.Run({**keys, **changes}, {}, metrics, {}, "", 1.0)
         uncapped = job.Run(dict(losses_sha256="a", state_sha256="b", peak_bytes=300), {}, {}, {}, "", 1.0)
@@ -56,7 +56,7 @@ class JudgementTest(unittest.TestCase):
 
     def test_each_bad_run_has_one(self):
         for change in ({"status": "failed"}, {"losses_sha256": "c"}, {"state_sha256": "c"}, {"peak_bytes": 101},
-                       {"host_spilled_bytes": 0}, {"ssd_written_bytes": None}, {"held": 106}):  # fmt: skip
+                       {"host_spilled_bytes": 0}, {"disk_written_bytes": None}, {"held": 106}):  # fmt: skip
             self.assertEqual(self.judge(**change), 1, change)
 
     def test_a_step_without_traffic_is_found(self):

@@ -27,7 +27,7 @@ LATENCY_US = 80
 OTHERS_SHARE = 16 * harness.MIB  # of the budget, not for blocks, at least
 # Few tokens for so many weights: what two cores compute hides behind the padding.
 MODEL = (*harness.MODEL, "--batch", "4")
-CAUSES = ("room", "read", "run_ahead")  # of what the GPU waits for
+CAUSES = ("chunks", "arrival", "run_ahead")  # of what the GPU waits for
 
 
 class Bench:
@@ -69,7 +69,7 @@ class Bench:
         entry = [one for one in step.get("budgets", []) if one["percent"] is None]
         if not entry or not entry[0]["possible"]:
             raise SystemExit(f"no step was found to repeat, or it cannot fit: {step}")
-        return entry[0]["least_fetched_bytes_per_step"]
+        return entry[0]["least_fetched_bytes_per_iteration"]
 
     def capped(self, policy, budget, rate, name):
         here = self.here()
@@ -137,7 +137,7 @@ class Capped:
         self.out, self.back = per_step["spilled_bytes"], per_step["fetched_bytes"]
         self.in_time = per_step["in_time_bytes"] / self.back if self.back else math.nan
         self.lost = {cause: (end["lost_seconds"][cause] - begin["lost_seconds"][cause]) / self.steps for cause in CAUSES}
-        self.step = finished.metrics["devices"][0].get("step") or {}
+        self.step = finished.metrics["devices"][0].get("iteration") or {}
 
     def line(self, ideal):
         stalls = ", ".join(f"{cause} {seconds:.2f}" for cause, seconds in self.lost.items())
@@ -168,7 +168,7 @@ def measure(bench, problems):
             # what they need, and end with none of it.
             problems.expect(run.back * run.steps >= least * run.steps - budget,
                             f"{run.policy} brought back {run.back:.0f} bytes a step, under the least, {least}")  # fmt: skip
-        predicted = bench.predicted_seconds(f"plan-{pair}", budget, plan.finished.metrics["others_bytes"], rate)
+        predicted = bench.predicted_seconds(f"plan-{pair}", budget, plan.finished.metrics["external_bytes"], rate)
         figures["pairs"].append({
             "plan_to_lru": lru.step_seconds / plan.step_seconds,
             "of_predicted": predicted / plan.step_seconds if predicted else None,

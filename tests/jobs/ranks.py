@@ -29,7 +29,7 @@ def slurm(rank, size):
 
 def host_bytes(child):
     child.say("figures")
-    return json.loads(child.answer())["host_room_bytes"]
+    return json.loads(child.answer())["host_capacity_bytes"]
 
 
 def wait_for(what, seconds=SECONDS):

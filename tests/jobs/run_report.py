@@ -50,7 +50,7 @@ def check_transfers(problems, data, figures):
     transfers = data["transfers"]
     for column, key in (("to_host_bytes", "spilled_bytes"), ("to_gpu_bytes", "fetched_bytes")):
         problems.expect(sum(transfers[column]) == figures[key], f"{column}: {sum(transfers[column])}, {key}: {figures[key]}")
-    for column, key in (("written_bytes", "ssd_written_bytes"), ("read_bytes", "ssd_read_bytes")):
+    for column, key in (("written_bytes", "disk_written_bytes"), ("read_bytes", "disk_read_bytes")):
         found = sum(sum(disk[column]) for disk in transfers["disks"])
         problems.expect(found == figures[key], f"{column}: {found}, {key}: {figures[key]}")
 
@@ -61,10 +61,10 @@ def check_stalls(problems, data, figures):
     waited, lost = (sums(stalls, data["stall_causes"], "cause", column) for column in ("seconds", "lost_s"))
     print("stalls:", {cause: f"{seconds:.3f} s" for cause, seconds in waited.items()})
     stalled, lost_seconds = figures["stall_seconds"], figures["lost_seconds"]
-    problems.expect(near(waited["chunks"], stalled["room"], rows), f"chunks: {waited}, {stalled}")
-    problems.expect(near(waited["arrival"], stalled["disk"], rows), f"arrival: {waited}, {stalled}")
-    problems.expect(near(lost["chunks"], lost_seconds["room"], rows), f"chunks: {lost}, {lost_seconds}")
-    problems.expect(near(lost["arrival"] + lost["gpu_arrival"], lost_seconds["read"], rows), f"arrival: {lost}, {lost_seconds}")
+    problems.expect(near(waited["chunks"], stalled["chunks"], rows), f"chunks: {waited}, {stalled}")
+    problems.expect(near(waited["arrival"], stalled["arrival"], rows), f"arrival: {waited}, {stalled}")
+    problems.expect(near(lost["chunks"], lost_seconds["chunks"], rows), f"chunks: {lost}, {lost_seconds}")
+    problems.expect(near(lost["arrival"] + lost["gpu_arrival"], lost_seconds["arrival"], rows), f"arrival: {lost}, {lost_seconds}")
     problems.expect(near(lost["run_ahead"], lost_seconds["run_ahead"], rows), f"run_ahead: {lost}, {lost_seconds}")
 
 
@@ -99,7 +99,7 @@ def check_prometheus(problems, path, figures):
         problems.expect('rank="0"' in labels, f"no rank: {name}{{{labels}}}")
         found[name] = found.get(name, 0) + float(value)
     for name, key in (("spilled_bytes", "spilled_bytes"), ("fetched_bytes", "fetched_bytes"), ("launches", "launches"),
-                      ("disk_written_bytes", "ssd_written_bytes")):  # fmt: skip
+                      ("disk_written_bytes", "disk_written_bytes")):  # fmt: skip
         problems.expect(found.get(f"spillway_{name}_total") == figures[key], f"{name}: {found.get(f'spillway_{name}_total')}, {figures[key]}")
     problems.expect(near(found["spillway_lost_seconds_total"], sum(figures["lost_seconds"].values()), 10), "lost seconds")
 

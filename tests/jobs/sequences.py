@@ -50,7 +50,7 @@ def steps_of(notes):
 
         lost = sum(now["lost_seconds"].values()) - sum(before.get("lost_seconds", {}).values())
         steps.append(Step(note["step"], note["seconds"], delta("launches"), delta("followed_launches"), lost,
-                          delta("fetched_bytes"), delta("prefetch_in_time_bytes"), now["plan_period_launches"]))  # fmt: skip
+                          delta("fetched_bytes"), delta("prefetch_in_time_bytes"), now["plan_iteration_launches"]))  # fmt: skip
         before = now
     return steps
 
@@ -106,10 +106,10 @@ def run_kind(args, kind, problems):
     steps = steps_of(notes)
     show(steps)
     print(f"   {last['plans']} plans, {last['plan_improvements']} of them better ones, {last['plan_readoptions']} of sequences that were "
-          f"left; {last['plan_departures']} departures, {last['plan_paths']} sequences, {last['step_marks']} marks", flush=True)
+          f"left; {last['plan_departures']} departures, {last['plan_sequences']} sequences, {last['iteration_marks']} marks", flush=True)
     problems.expect(run.keys["fetched_bytes"] > 0, f"{kind}: nothing was fetched, so nothing is tested")
     # The latest may not have been looked at yet.
-    problems.expect(0 < last["step_marks"] <= len(steps), f"{kind}: {last['step_marks']} marks in {len(steps)} steps")
+    problems.expect(0 < last["iteration_marks"] <= len(steps), f"{kind}: {last['iteration_marks']} marks in {len(steps)} steps")
     problems.expect(last["plans"] > 0, f"{kind}: no plan was ever in force")
     if returns(steps):
         problems.expect(last["plan_readoptions"] > 0, f"{kind}: no plan was taken up again")

@@ -34,7 +34,7 @@ class Judge:
             settings = {"disk_reserve": "1GiB", **({"write_budget": budget} if budget else {})}
             seen = self.run(name, job.PRELOAD, job.Cap(MEMORY_MIB * MIB, host, directory, settings), XDG_CACHE_HOME=str(cache))
         figures = seen.metrics or {}
-        print(f"{name}: {budget}, {(seen.keys['ssd_written_bytes'] or 0) / MIB:.0f} MiB to disk, left "
+        print(f"{name}: {budget}, {(seen.keys['disk_written_bytes'] or 0) / MIB:.0f} MiB to disk, left "
               f"{figures.get('write_budget_left_bytes')}, {seen.seconds:.1f} s", flush=True)  # fmt: skip
         return seen
 
@@ -76,7 +76,7 @@ def main():
         cache = Path(folder)
         free = judge.capped("free", cache, None)
         judge.same_bits("free", free)
-        written = free.keys["ssd_written_bytes"] or 0
+        written = free.keys["disk_written_bytes"] or 0
         expect(written > 64 * MIB, f"free: only {written} bytes were written, so nothing is shown")
         expect(not (cache / "spillway").exists(), "a record was made without a budget")
 
@@ -88,7 +88,7 @@ def main():
         judge.says("spent", seen, SPENT)
         expect(emptied, "the record never said that the budget was spent")
         expect(record.stat().st_mode & 0o777 == 0o600, "the record is not the user's alone")
-        over = (seen.keys["ssd_written_bytes"] or 0) - budget * MIB * (len(emptied) + 1)
+        over = (seen.keys["disk_written_bytes"] or 0) - budget * MIB * (len(emptied) + 1)
         expect(over < 32 * MIB, f"spent: {over} bytes were written beyond the budget, which was emptied {len(emptied)} times")
 
         # The same user's next job. What fits beside the disk runs.
@@ -97,11 +97,11 @@ def main():
         judge.says("again", again, "the disk takes no more blocks than it has had")
         beside = judge.capped("beside", cache, "2MiB/day", host="1GiB")
         judge.same_bits("beside", beside)
-        expect(beside.keys["ssd_written_bytes"] == 0, "beside: a spent budget was written")
+        expect(beside.keys["disk_written_bytes"] == 0, "beside: a spent budget was written")
 
         none = judge.capped("none", cache, "0", host="1GiB")
         judge.same_bits("none", none)
-        expect(none.keys["ssd_written_bytes"] == 0, "none: bytes were written")
+        expect(none.keys["disk_written_bytes"] == 0, "none: bytes were written")
         judge.says("none", none, "SPILLWAY_WRITE_BUDGET is 0: nothing is written to SPILLWAY_DIRS")
     judge.problems.exit()
 

@@ -6,13 +6,13 @@
 #include <deque>
 #include <utility>
 
-#include "io/disk_order.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/sync.h"
 #include "io/os/thread.h"
-#include "io/probe.h"
-#include "io/spill_file.h"
+#include "io/store/disk_order.h"
+#include "io/store/probe.h"
+#include "io/store/spill_file.h"
 #include "tests/simulation/scheduler.h"
 
 namespace spillway::simulation {
@@ -172,7 +172,7 @@ std::unique_ptr<io::IoEngine> Disk::NewEngine(int file) { return std::make_uniqu
 
 }  // namespace spillway::simulation
 
-// ---- In place of io/spill_file.cc, io/probe.cc and io/disk_order.cc.
+// ---- In place of io/store/spill_file.cc, io/store/probe.cc and io/store/disk_order.cc.
 
 namespace spillway::io {
 

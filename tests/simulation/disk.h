@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "io/engine.h"
+#include "io/engine/engine.h"
 #include "tests/simulation/random.h"
 
 namespace spillway::simulation {

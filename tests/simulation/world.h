@@ -13,7 +13,7 @@
 #include "allocator/residency/device_residency.h"
 #include "allocator/tier/host_pool.h"
 #include "allocator/tier/shared_capacity.h"
-#include "io/spill_store.h"
+#include "io/store/spill_store.h"
 #include "tests/simulation/disk.h"
 #include "tests/simulation/gpu.h"
 #include "tests/simulation/job_share.h"

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "io/engine.h"
+#include "io/engine/engine.h"
 #include "tests/io/store_helpers.h"
 
 namespace spillway::stress {

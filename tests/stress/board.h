@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/spill_store.h"
+#include "io/store/spill_store.h"
 #include "tests/stress/run_settings.h"
 
 namespace spillway::stress {

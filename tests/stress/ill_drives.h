@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "io/engine.h"
+#include "io/engine/engine.h"
 #include "tests/fakes/drive_engine.h"
 #include "tests/stress/board.h"
 

@@ -23,8 +23,8 @@
 #include <utility>
 #include <vector>
 
-#include "io/spill_store.h"
-#include "io/test_points.h"
+#include "io/store/spill_store.h"
+#include "io/store/test_points.h"
 #include "tests/command_line.h"
 #include "tests/fakes/wait_until.h"
 #include "tests/io/store_helpers.h"

@@ -33,6 +33,6 @@ def judge(name, waste, metrics, log, problems):
     if problems.expect(seen is not None, f"{name}: no figures of the memory that was asked for") and waste is not None:
         problems.expect(seen <= waste.most(), f"{name}: holds {seen:.1%} more than was asked for, not {waste.measured:.1%} ({waste.reason})")
     for one in filter(None, metrics):
-        denied = one["held_bytes_by_reason"]["denied"]
+        denied = one["pinned_bytes_by_reason"]["denied"]
         problems.expect(denied == 0, f"{name}: {denied} bytes are kept on the GPU for denied kernels")
     problems.expect(not any(words in log for words in DENIED), f"{name}: launches a kernel of the deny list")

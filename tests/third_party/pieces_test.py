@@ -49,14 +49,14 @@ class HashTest(unittest.TestCase):
 def finished(**changes):
     """A run that is good but for the changes."""
     keys = dict(mode=job.PRELOAD, status="ok", losses_sha256="l", state_sha256="s", peak_bytes=90 * MIB,
-                budget_bytes=100 * MIB, spilled_bytes=1, host_spilled_bytes=1, ssd_written_bytes=0, fetched_bytes=1,
+                budget_bytes=100 * MIB, spilled_bytes=1, host_spilled_bytes=1, disk_written_bytes=0, fetched_bytes=1,
                 tokens_per_s=2.0)  # fmt: skip
     report = {"losses": ["0x1p+0", "0x1p+1"], "state_hashes": {"one": "h", "other": "h", "model": "m"},
               "memory": {"max_allocated_large_bytes": 90, "max_allocated_bytes": 100}}  # fmt: skip
-    metrics = {"devices": [{"peak_live_bytes": 126, "peak_requested_bytes": 100}], "held_bytes_by_reason": {"denied": 0}}
+    metrics = {"devices": [{"peak_live_bytes": 126, "peak_requested_bytes": 100}], "pinned_bytes_by_reason": {"denied": 0}}
     one = SimpleNamespace(keys=keys, report=report, metrics=metrics, log=changes.pop("log", ""), seconds=1.0)
     for name, value in changes.items():
-        places = (keys, report["state_hashes"], report["memory"], report, metrics["devices"][0], metrics["held_bytes_by_reason"])
+        places = (keys, report["state_hashes"], report["memory"], report, metrics["devices"][0], metrics["pinned_bytes_by_reason"])
         place = next(p for p in places if name in p)
         place[name] = value
     return one
@@ -127,8 +127,8 @@ class JudgementTest(unittest.TestCase):
         self.assertIn("26.0 %", run.table([row])[1])
 
     def test_the_waste_of_a_job_is_that_of_its_worst_device(self):
-        def rank(*held_bytes):
-            return {"devices": [{"peak_live_bytes": size, "peak_requested_bytes": 100} for size in held_bytes]}
+        def rank(*pinned_bytes):
+            return {"devices": [{"peak_live_bytes": size, "peak_requested_bytes": 100} for size in pinned_bytes]}
 
         self.assertAlmostEqual(harness.largest_waste([rank(105, 120), None, rank(101)]), 0.2)
         self.assertIsNone(harness.largest_waste([None, {"devices": []}]))

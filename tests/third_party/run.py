@@ -182,7 +182,7 @@ def row_of(page, steps, uncapped, plain, capped):
            "waste": harness.largest_waste([capped.metrics]),
            "equal": ok and equal(capped, uncapped), "speed_ratio": speeds[0] / speeds[1] if all(speeds) else None,
            "seconds": {one.keys["mode"]: one.seconds for one in (uncapped, plain, capped)}}  # fmt: skip
-    for key in ("spilled_bytes", "host_spilled_bytes", "fetched_bytes", "ssd_written_bytes"):
+    for key in ("spilled_bytes", "host_spilled_bytes", "fetched_bytes", "disk_written_bytes"):
         row[key] = capped.keys[key]
     return row
 
@@ -195,7 +195,7 @@ def table(rows):
     lines = [list(COLUMNS)]
     for row in rows:
         lines.append([row["job"], text(row["peak_bytes"]), text(row["cap_bytes"]), row["plain"].replace("_", " "),
-                      *(text(row[key]) for key in ("spilled_bytes", "fetched_bytes", "ssd_written_bytes")),
+                      *(text(row[key]) for key in ("spilled_bytes", "fetched_bytes", "disk_written_bytes")),
                       text(row["waste"], 0.01, "{:.1f} %"), {True: "yes", False: "NO"}[row["equal"]], text(row["speed_ratio"], 1, "{:.2f}")])  # fmt: skip
     widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
     left = (0, 3)

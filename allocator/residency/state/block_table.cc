@@ -110,7 +110,7 @@ void BlockTable::MoveLocked(const TableLock& lock, Block* block, BlockState to) 
     os::ReportFatal(text);
     std::abort();
   }
-  ++moves_[static_cast<int>(block->state)][static_cast<int>(to)];
+  SPILLWAY_COUNT(kMove, static_cast<int>(block->state) * kBlockStates + static_cast<int>(to));
   LeaveVictims(block);
   Unlink(block);
   block->state = to;

@@ -153,11 +153,6 @@ class BlockTable {
   }
   uint64_t LargestLaunchBytes() const { return launch_sets_.largest_bytes(); }
 
-  // Number of times that each legal move was made, for tests.
-  uint64_t MovesLocked(const TableLock& lock, BlockState from, BlockState to) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    return moves_[static_cast<int>(from)][static_cast<int>(to)];
-  }
   // Aborts unless every block's fields agree with its state.
   void CheckInvariantsLocked(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
@@ -198,7 +193,6 @@ class BlockTable {
   bool pause_new_ ABSL_GUARDED_BY(mu) = false;
   SizeCounts unpinned_sizes_ ABSL_GUARDED_BY(mu);
   LaunchSets launch_sets_;  // guarded by mu, except its largest
-  uint64_t moves_[kBlockStates][kBlockStates] ABSL_GUARDED_BY(mu) = {};
 };
 
 // Keeps the lock of a device's table for a scope. A function that needs the lock takes a TableLock by

@@ -12,7 +12,7 @@
 #include "allocator/driver/content_hash.h"
 #include "allocator/residency/state/block_table.h"
 #include "allocator/tier/host_pool.h"
-#include "io/spill_store.h"
+#include "io/store/spill_store.h"
 
 namespace spillway::allocator {
 

@@ -61,15 +61,15 @@ void Core::CountStall(StallCause cause, BlockId lacking, uint64_t tag, int64_t s
   const auto lost = static_cast<uint64_t>(clock.LostSince(since, now));
   switch (cause) {
     case StallCause::kChunks:
-      counters.stall_chunk_nanos += waited;
-      counters.lost_chunk_nanos += lost;
+      counters.stall_chunks_nanos += waited;
+      counters.lost_chunks_nanos += lost;
       break;
     case StallCause::kRunAhead:
       counters.throttled_nanos += waited;
       counters.lost_run_ahead_nanos += lost;
       if (lost == 0) return;
       break;
-    default: counters.stall_disk_nanos += waited; counters.lost_read_nanos += lost;
+    default: counters.stall_arrival_nanos += waited; counters.lost_arrival_nanos += lost;
   }
   ReportStall({cause, lacking, tag, since, waited, lost});
 }
@@ -86,41 +86,11 @@ absl::Status Core::AwaitChangeLocked(TableLock* lock, const os::Wait& wait) {
 }
 
 void AddCounters(const Counters& counters, ResidencyStats* stats) {
-  stats->host_spilled_bytes = counters.host_spilled_bytes;
-  stats->disk_spilled_bytes = counters.disk_spilled_bytes;
+#define COUNTER(name, ...) stats->name = counters.name;
+#define SECONDS(name, ...) stats->name = counters.name;
+#include "allocator/residency/state/counters.def"
   stats->spilled_bytes = stats->host_spilled_bytes + stats->disk_spilled_bytes;
-  stats->host_fetched_bytes = counters.host_fetched_bytes;
-  stats->disk_fetched_bytes = counters.disk_fetched_bytes;
   stats->fetched_bytes = stats->host_fetched_bytes + stats->disk_fetched_bytes;
-  stats->prefetched_bytes = counters.prefetched_bytes;
-  stats->prefetch_in_time_bytes = counters.prefetch_in_time_bytes;
-  stats->slow_launches = counters.slow_launches;
-  stats->evictions = counters.evictions;
-  stats->evictions_cancelled = counters.evictions_cancelled;
-  stats->idle_pauses = counters.idle_pauses;
-  stats->faults = counters.faults;
-  stats->prefetches = counters.prefetches;
-  stats->prefetches_cancelled = counters.prefetches_cancelled;
-  stats->clean_drops = counters.clean_drops;
-  stats->clean_drop_bytes = counters.clean_drop_bytes;
-  stats->hash_mismatches = counters.changed_copies;
-  stats->early_copies = counters.early_copies;
-  stats->verified_evictions = counters.verified_evictions;
-  stats->unseen_writes = counters.unseen_writes;
-  stats->verified_fetches = counters.verified_fetches;
-  stats->wrong_arrivals = counters.wrong_arrivals;
-  stats->handles_remade = counters.handles_remade;
-  stats->reached_launches = counters.reached_launches;
-  stats->soft_evictions = counters.soft_evictions;
-  stats->soft_writes = counters.soft_writes;
-  stats->reached_bytes = counters.reached_bytes;
-  stats->stall_chunk_nanos = counters.stall_chunk_nanos;
-  stats->stall_disk_nanos = counters.stall_disk_nanos;
-  stats->throttled_nanos = counters.throttled_nanos;
-  stats->lost_chunk_nanos = counters.lost_chunk_nanos;
-  stats->lost_read_nanos = counters.lost_read_nanos;
-  stats->lost_run_ahead_nanos = counters.lost_run_ahead_nanos;
-  stats->in_time_bytes = counters.in_time_bytes;
 }
 
 }  // namespace spillway::allocator

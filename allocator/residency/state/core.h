@@ -25,23 +25,13 @@
 
 namespace spillway::allocator {
 
-// Plain sums, written by any thread and read by Stats.
+// Plain sums by counters.def, written by any thread and read by Stats.
 struct Counters {
-  std::atomic<uint64_t> host_spilled_bytes{0}, disk_spilled_bytes{0};
-  std::atomic<uint64_t> host_fetched_bytes{0}, disk_fetched_bytes{0};
-  std::atomic<uint64_t> prefetched_bytes{0}, prefetch_in_time_bytes{0};
-  std::atomic<uint64_t> slow_launches{0}, evictions{0}, evictions_cancelled{0}, faults{0}, idle_pauses{0};
-  std::atomic<uint64_t> prefetches{0}, prefetches_cancelled{0};
-  std::atomic<uint64_t> clean_drops{0}, clean_drop_bytes{0}, changed_copies{0}, early_copies{0};
-  std::atomic<uint64_t> verified_evictions{0}, unseen_writes{0};
-  std::atomic<uint64_t> verified_fetches{0}, wrong_arrivals{0};
-  std::atomic<uint64_t> stall_chunk_nanos{0}, stall_disk_nanos{0}, throttled_nanos{0};
-  std::atomic<uint64_t> lost_chunk_nanos{0}, lost_read_nanos{0}, lost_run_ahead_nanos{0};
-  std::atomic<uint64_t> in_time_bytes{0};
+#define COUNTER(name, ...) std::atomic<uint64_t> name{0};
+#define SECONDS(name, ...) std::atomic<uint64_t> name{0};
+#include "allocator/residency/state/counters.def"
+
   std::atomic<uint64_t> link_measurements{0}, link_measurements_dropped{0}, link_measuring_nanos{0};
-  std::atomic<uint64_t> handles_remade{0};  // released to be created in other sizes
-  std::atomic<uint64_t> reached_launches{0}, reached_bytes{0};
-  std::atomic<uint64_t> soft_evictions{0}, soft_writes{0};
 };
 
 // Fills in the values that Counters has.

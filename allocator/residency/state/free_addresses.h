@@ -19,7 +19,7 @@
 
 namespace spillway::allocator {
 
-// The way in which an allocation was served. Counted, for tests.
+// The way in which an allocation was served.
 enum class AllocationPath : int { kCachedSameStream, kKeptAddress, kNewAddress, kCount };
 
 class FreeAddresses {
@@ -34,10 +34,9 @@ class FreeAddresses {
   // Creates a block, in state kFree, owned by the stream. Gives up kept addresses when there are no others.
   absl::StatusOr<Block*> Create(const TableLock& lock, uint32_t chunks, CUstream stream);
   // Called when a block is about to become live.
-  void NoteHandedOut(const TableLock& lock, AllocationPath path) {
+  void NoteHandedOut(const TableLock& lock) {
     lock.Covers(*table_);
     ++handed_out_;
-    ++paths_[static_cast<int>(path)];
   }
   // Called when a block is about to be freed.
   void NoteTakenBack(const TableLock& lock, Block* block) {
@@ -73,10 +72,6 @@ class FreeAddresses {
     lock.Covers(*table_);
     return frees_;
   }
-  uint64_t paths(const TableLock& lock, AllocationPath path) const {
-    lock.Covers(*table_);
-    return paths_[static_cast<int>(path)];
-  }
   void CheckInvariants(const TableLock& lock) const;
 
  private:
@@ -95,7 +90,6 @@ class FreeAddresses {
   std::vector<Block*> waiting_ ABSL_GUARDED_BY(table_->mu);  // freed, recorded on streams that are not done
   uint64_t handed_out_ ABSL_GUARDED_BY(table_->mu) = 0;
   uint64_t frees_ ABSL_GUARDED_BY(table_->mu) = 0;
-  uint64_t paths_[static_cast<int>(AllocationPath::kCount)] ABSL_GUARDED_BY(table_->mu) = {};
 };
 
 }  // namespace spillway::allocator

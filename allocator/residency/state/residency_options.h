@@ -252,72 +252,19 @@ struct MachineFigures {
   }
 };
 
-// Counters of one device, with units in their names. A snapshot: fields may be a few operations apart.
+// Figures of one device, with units in their names: those of counters.def, and those from which reports make
+// sentences. A snapshot: fields may be a few operations apart.
 struct ResidencyStats : MachineFigures {
-  uint64_t budget_bytes = 0;  // of the settings, plus the most lent of the reserve: bounds every peak
-  uint64_t budget_in_force_bytes = 0;  // now: less while the driver, or the job's own limit, has less
-  uint64_t driver_lacks_bytes = 0;     // part of the present budget that the driver does not have
+#define GAUGE(name, ...) uint64_t name = 0;
+#define COUNTER(name, ...) uint64_t name = 0;
+#define SUM(name, ...) uint64_t name = 0;
+#define SECONDS(name, ...) uint64_t name = 0;
+#include "allocator/residency/state/counters.def"
+
+  uint64_t driver_lacks_bytes = 0;  // part of the present budget that the driver does not have
   uint64_t least_budget_bytes = 0;  // with which every launch still fits, or all blocks where none may leave
   uint64_t own_limit_bytes = 0;     // the job's own limit (SetCap), where it is less than the budget; else 0
-  uint64_t idle_pauses = 0;         // times that the job gave up its share
-  uint64_t share_bytes = 0;         // this job's share of a shared device; 0: it is not shared
-  uint64_t live_bytes = 0;          // blocks handed out and not freed, in whole chunks
-  uint64_t requested_bytes = 0;     // the bytes that were requested for them
-  uint64_t resident_bytes = 0;      // live blocks with chunks
-  uint64_t cached_bytes = 0;        // chunks of freed blocks kept for the next
-  uint64_t chunk_bytes = 0;         // all chunks that we have
-  uint64_t peak_chunk_bytes = 0;
-  uint64_t peak_live_bytes = 0;       // most of live_bytes, and
-  uint64_t peak_requested_bytes = 0;  // requested_bytes when it was reached: the rest is rounding
-  uint64_t peak_device_bytes = 0;     // most of (our chunks + external memory)
-  uint64_t external_bytes = 0;        // external memory now
-  uint64_t host_tier_bytes = 0;       // spilled bytes in host memory now
-  uint64_t disk_tier_bytes = 0;       // spilled bytes in spill files now
-  uint64_t clean_copy_bytes = 0;      // clean copies in both: given up when the capacity is needed
-
-  uint64_t spilled_bytes = 0;  // moved out, all tiers, since start
-  uint64_t host_spilled_bytes = 0;
-  uint64_t disk_spilled_bytes = 0;
-  uint64_t fetched_bytes = 0;  // moved in, all tiers
-  uint64_t host_fetched_bytes = 0;
-  uint64_t disk_fetched_bytes = 0;
-  uint64_t prefetched_bytes = 0;        // part of fetched_bytes that was fetched ahead of need
-  uint64_t prefetch_in_time_bytes = 0;  // part of it that arrived before its launch reached the gate
-
-  uint64_t launches = 0;       // through the gate, with at least one block of ours
-  uint64_t slow_launches = 0;  // those for which not everything was resident
-  uint64_t evictions = 0;
-  uint64_t evictions_cancelled = 0;
-  uint64_t faults = 0;  // blocks brought in on demand
-  uint64_t prefetches = 0;
-  uint64_t prefetches_cancelled = 0;
-  uint64_t clean_drops = 0;         // evictions whose earlier copy still was the content: nothing was moved
-  uint64_t clean_drop_bytes = 0;    // bytes that those would have moved
-  uint64_t hash_mismatches = 0;     // a copy was kept, and the block had changed: written again
-  uint64_t verified_evictions = 0;  // hashed again before the unmap, after the copy
-  uint64_t unseen_writes = 0;       // of these: the block had been written although no launch had named it
-  uint64_t verified_fetches = 0;    // compared with the bytes that had left, before a launch had them
-  uint64_t wrong_arrivals = 0;      // of these: other bytes had arrived
-  uint64_t handles_remade = 0;      // of GPU memory, released to be created in other sizes
-  uint64_t early_copies = 0;        // blocks copied out while they stayed on the GPU
-  // Launches whose blocks did not fit the GPU together, and the bytes of those blocks in host memory, in
-  // whole chunks.
-  uint64_t reached_launches = 0;
-  uint64_t reached_bytes = 0;
-  uint64_t reached_now_bytes = 0;  // of live blocks, in host memory while launches use them
-  uint64_t soft_now_bytes = 0;     // of live blocks, spilled and mapped in host memory
-  uint64_t soft_evictions = 0;     // evictions that left their blocks mapped in host memory
-  uint64_t soft_writes = 0;        // blocks that were written there, as their hash has shown
-  uint64_t stall_chunk_nanos = 0;  // launching threads waited for chunks
-  uint64_t stall_disk_nanos = 0;   // for reads and their staging
-  uint64_t throttled_nanos = 0;    // by the bound on uncompleted launches, mostly behind a GPU that had work
-  // Time of the job in which the GPU had nothing to do because a launch waited: for chunks; for bytes to come
-  // back (the launching thread for the disk, or the GPU for their arrival); for the bound on uncompleted
-  // launches.
-  uint64_t lost_chunk_nanos = 0;
-  uint64_t lost_read_nanos = 0;
-  uint64_t lost_run_ahead_nanos = 0;
-  uint64_t in_time_bytes = 0;  // part of fetched_bytes for which nothing on the GPU had to wait
+  uint64_t clean_copy_bytes = 0;    // clean copies in both tiers: given up when the capacity is needed
   // Rates of plain copies over the link by the last measurement; the number of measurements that ended, and
   // of those that were given up; the time during which one was under way.
   struct Link {
@@ -328,7 +275,6 @@ struct ResidencyStats : MachineFigures {
   uint64_t link_measurements_dropped = 0;
   uint64_t link_measuring_nanos = 0;
   std::array<uint64_t, kPinReasons> pinned_bytes_by_reason{};  // index: PinReason
-  uint64_t largest_set_bytes = 0;
   uint64_t run_ahead_bytes =
       0;  // bound on the bytes that uncompleted launches touch, once spilling has begun
 };

@@ -85,7 +85,7 @@ bool CopyOut::Compare(EvictJob* job) {
     job->phase = EvictJob::Phase::kCommit;
     return true;
   }
-  ++core_->counters.changed_copies;
+  ++core_->counters.hash_mismatches;
   ForgetCopy(job);
   job->content = now;
   job->content_known = true;

@@ -178,7 +178,7 @@ void Demoter::FinishLocked(const TableLock& lock, const Job& job, const absl::St
     return;
   }
   job.block->copies.homes[job.extent] = ExtentHome::OnDisk(job.slot);
-  demoted_bytes_.fetch_add(job.bytes);
+  core_->counters.demoted_bytes += job.bytes;
   core_->ReportMove(
       {MoveKind::kHostToDisk, job.block->id, job.bytes, job.began, os::Clock::System()->NowNanos()});
   core_->parts.host->Give(HostUse::kStorage, job.buffer);

@@ -16,7 +16,6 @@
 #include "absl/status/status.h"
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/transfer/soft_blocks.h"
-#include "io/os/atomic.h"
 #include "io/os/sync.h"
 
 namespace spillway::allocator {
@@ -36,8 +35,6 @@ class Demoter {
   // something changed.
   bool Poll(const Request& request);
   bool idle() const { return jobs_.empty(); }
-  // Bytes that were moved to the disk. Any thread.
-  uint64_t demoted_bytes() const { return demoted_bytes_.load(); }
 
  private:
   struct Job {
@@ -73,7 +70,6 @@ class Demoter {
   std::vector<Job*> begun_;  // jobs whose writes are to be given to the disk, without the lock
   int64_t look_at_ = 0;      // next look in ns of the steady clock, unless a write ends before
   int64_t again_at_ = 0;     // nothing starts before this time, since something failed
-  os::Atomic<uint64_t> demoted_bytes_{0};
   os::Mutex results_mu_{os::LockRank::kTier};  // guards the fields of jobs that completion threads set
 };
 

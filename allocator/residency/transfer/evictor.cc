@@ -337,7 +337,7 @@ bool Evictor::MayDriveComeBack(int64_t now) const {
 void Evictor::LetGo(EvictJob* job) {
   Block* const block = job->block;
   const TableLock lock(core_->table);
-  ++cancelled_in_phase[static_cast<int>(job->phase)];
+  SPILLWAY_COUNT(kCancelled, static_cast<int>(job->phase));
   ++core_->counters.evictions_cancelled;
   if (!job->stays) chunks_coming_ -= block->device_chunks();
   block->eviction.job = nullptr;

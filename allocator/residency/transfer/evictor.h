@@ -101,8 +101,6 @@ class Evictor {
   void ForgetFailures() { first_failure_ = absl::OkStatus(); }
   // Whether a drive has failed lately that may come back, so that claims wait for it. Device's thread.
   bool MayDriveComeBack(int64_t now) const;
-  // Jobs that were taken back, by the phase (EvictJob::Phase) that they had reached. For tests.
-  uint64_t cancelled_in_phase[7] = {};
 
  private:
   void StartJobLocked(const TableLock& lock, Block* block, policy::PlanTier tier, bool stays)

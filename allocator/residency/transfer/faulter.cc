@@ -257,7 +257,7 @@ void Faulter::CountLateness(const FetchJob& job, uint64_t bytes) {
   if (job.waiter.stream != kNoStream && core_->clock.Completed(job.waiter)) {
     const int64_t lost = core_->clock.TakeLost(core_->clock.LastCompletedAt(job.waiter.stream), now);
     const auto lost_nanos = static_cast<uint64_t>(lost);
-    core_->counters.lost_read_nanos += lost_nanos;
+    core_->counters.lost_arrival_nanos += lost_nanos;
     if (lost > 0) {
       core_->ReportStall(
           {StallCause::kGpuArrival, job.block->id, job.waiter_tag, now - lost, lost_nanos, lost_nanos});

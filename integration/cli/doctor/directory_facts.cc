@@ -9,9 +9,9 @@
 
 #include "integration/engine/drives.h"
 #include "integration/engine/sizing.h"
-#include "io/disk_rate.h"
-#include "io/disk_reserve.h"
-#include "io/probe.h"
+#include "io/store/disk_rate.h"
+#include "io/store/disk_reserve.h"
+#include "io/store/probe.h"
 
 namespace spillway::integration {
 namespace {

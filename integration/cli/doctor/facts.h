@@ -18,7 +18,7 @@
 #include "integration/engine/start_check.h"
 #include "integration/settings/conf_files.h"
 #include "integration/settings/node_ranks.h"
-#include "io/disk_rate.h"
+#include "io/store/disk_rate.h"
 
 namespace spillway::integration {
 

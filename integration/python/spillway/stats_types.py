@@ -2,38 +2,32 @@
 
 For type checkers, and for code that names a part of the figures: `from spillway.stats_types import Stats, DeviceStats`.
 A key that a class with total=False declares is there only where it is known. Bytes and counts are ints, times and rates
-floats. tests/integration/python/stats_types_test.py keeps the classes equal to what the engine writes.
+floats. tests/checks/figures_page.py --update writes what stands between marks; stats_types_test.py keeps all of it equal to what
+the engine writes.
 """
 
 from typing import Literal, Optional, TypedDict
 
 
 class StallSeconds(TypedDict):
-    room: float
-    disk: float
+    # stall_seconds: begin
+    chunks: float
+    arrival: float
+    # stall_seconds: end
 
 
 class LostSeconds(TypedDict):
-    room: float
-    read: float
+    # lost_seconds: begin
+    chunks: float
+    arrival: float
     run_ahead: float
+    # lost_seconds: end
 
 
 class Counters(TypedDict):
     """Of all devices, and of each."""
 
-    spilled_bytes: int
-    host_spilled_bytes: int
-    disk_spilled_bytes: int
-    fetched_bytes: int
-    host_fetched_bytes: int
-    disk_fetched_bytes: int
-    in_time_bytes: int
-    prefetched_bytes: int
-    prefetch_in_time_bytes: int
-    stall_seconds: StallSeconds
-    held_back_seconds: float
-    lost_seconds: LostSeconds
+    # residency: begin
     budget_bytes: int
     budget_in_force_bytes: int
     share_bytes: int
@@ -47,9 +41,21 @@ class Counters(TypedDict):
     cached_bytes: int
     chunk_bytes: int
     peak_chunk_bytes: int
-    others_bytes: int
+    external_bytes: int
+    pinned_bytes: int
+    largest_set_bytes: int
     host_tier_bytes: int
     disk_tier_bytes: int
+    spilled_bytes: int
+    host_spilled_bytes: int
+    disk_spilled_bytes: int
+    demoted_bytes: int
+    fetched_bytes: int
+    host_fetched_bytes: int
+    disk_fetched_bytes: int
+    in_time_bytes: int
+    prefetched_bytes: int
+    prefetch_in_time_bytes: int
     launches: int
     slow_launches: int
     evictions: int
@@ -72,18 +78,30 @@ class Counters(TypedDict):
     verified_fetches: int
     wrong_arrivals: int
     handles_remade: int
-    held_bytes: int
-    held_bytes_by_reason: dict[str, int]
-    largest_set_bytes: int
+    stall_seconds: StallSeconds
+    lost_seconds: LostSeconds
+    throttled_seconds: float
+    # residency: end
     stall_seconds_total: float
+    pinned_bytes_by_reason: dict[str, int]
 
 
-class Step(TypedDict, total=False):
+class Iteration(TypedDict, total=False):
     """Of the recurring iteration: each key where it is known, what moved and waited from the third in a row on."""
 
+    # iteration: begin
+    launches: float
+    iterations: float
+    seconds: float
+    ideal_seconds: float
+    bound_seconds: float
+    plan_seconds: float
+    # iteration: end
+    # share of an iteration: begin
     spilled_bytes: int
     host_spilled_bytes: int
     disk_spilled_bytes: int
+    demoted_bytes: int
     fetched_bytes: int
     host_fetched_bytes: int
     disk_fetched_bytes: int
@@ -91,14 +109,9 @@ class Step(TypedDict, total=False):
     prefetched_bytes: int
     prefetch_in_time_bytes: int
     stall_seconds: StallSeconds
-    held_back_seconds: float
     lost_seconds: LostSeconds
-    launches: float
-    steps: float
-    seconds: float
-    ideal_seconds: float
-    bound_seconds: float
-    plan_seconds: float
+    throttled_seconds: float
+    # share of an iteration: end
     percent_of_bound: float
 
 
@@ -128,38 +141,41 @@ class ObservedBudget(TypedDict):
     percent: Optional[int]
     budget_bytes: int
     possible: bool
-    least_fetched_bytes_per_step: int
-    whole_block_fetched_bytes_per_step: int
+    least_fetched_bytes_per_iteration: int
+    whole_block_fetched_bytes_per_iteration: int
 
 
 class Observed(TypedDict):
-    step_launches: int
+    iteration_launches: int
     peak_bytes: int
-    others_bytes: int
+    external_bytes: int
     largest_set_bytes: int
     budgets: list[ObservedBudget]
 
 
 class _DeviceAlways(Counters):
     device: int
+    # device: begin
     plans: int
     plan_departures: int
-    plan_period_launches: int
+    plan_iteration_launches: int
     plan_readoptions: int
     plan_improvements: int
-    plan_paths: int
+    plan_sequences: int
     followed_launches: int
-    step_marks: int
+    iteration_marks: int
+    # device: end
 
 
 class DeviceStats(_DeviceAlways, total=False):
     bytes_per_second: BytesPerSecond
     link: Link
-    step: Step
+    iteration: Iteration
     observed: Observed
 
 
 class DirectoryStats(TypedDict):
+    # directories: begin
     path: str
     engine: str
     direct: bool
@@ -176,6 +192,7 @@ class DirectoryStats(TypedDict):
     why_closed: str
     closures: int
     last_closure: str
+    # directories: end
 
 
 class WaitStats(TypedDict):
@@ -190,6 +207,7 @@ WaitKind = Literal["chunks", "arrival", "run_ahead", "end_of_transfer", "cache_r
 
 
 class PauseStats(TypedDict):
+    # pause: begin
     pauses: int
     paused_now: bool
     clean_bytes: int
@@ -197,27 +215,32 @@ class PauseStats(TypedDict):
     disk_bytes: int
     dropped_bytes: int
     pausing_seconds: float
-    outside_seconds: float
+    paused_seconds: float
+    # pause: end
 
 
 class _StatsAlways(Counters):
     version: str
     pid: int
     seconds: float
-    steps_per_second: float
-    ssd_written_bytes: int
-    ssd_read_bytes: int
-    evictions_ended: str
-    newer_calls: int
-    host_room_bytes: int
-    disk_room_bytes: int
-    directories: list[DirectoryStats]
+    iterations_per_second: float
+    # process: begin
+    disk_written_bytes: int
+    disk_read_bytes: int
+    disk_capacity_bytes: int
+    host_capacity_bytes: int
     unknown_kernel_launches: int
+    newer_calls: int
+    # process: end
+    evictions_ended: str
+    directories: list[DirectoryStats]
     waits: dict[WaitKind, WaitStats]
     devices: list[DeviceStats]
 
 
 class Stats(_StatsAlways, total=False):
+    # write budget: begin
     write_budget_bytes: int
     write_budget_left_bytes: int
+    # write budget: end
     pause: PauseStats

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "integration/simcuda/driver/settings.h"
+#include "integration/simcuda/driver/core/settings.h"
 
 namespace {
 

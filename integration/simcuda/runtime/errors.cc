@@ -1,7 +1,7 @@
 // Error codes, names, texts and the last error of a thread: see errors.h.
 #include "integration/simcuda/runtime/errors.h"
 
-#include "integration/simcuda/driver/sticky_errors.h"
+#include "integration/simcuda/driver/core/sticky_errors.h"
 #include "integration/simcuda/runtime/not_supported.h"
 
 namespace simcuda {

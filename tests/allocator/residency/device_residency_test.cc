@@ -17,7 +17,7 @@ TEST(ResidencyTest, KeepsContentsOfBlocksThatDoNotFit) {
   EXPECT_GT(stats.host_spilled_bytes, 0u);
   EXPECT_GT(stats.disk_spilled_bytes, 0u);
   EXPECT_GT(stats.fetched_bytes, 0u);
-  EXPECT_LE(stats.peak_device_bytes, stats.budget_bytes);
+  EXPECT_LE(stats.peak_bytes, stats.budget_bytes);
 }
 
 TEST(ResidencyTest, EitherTierAloneWorks) {

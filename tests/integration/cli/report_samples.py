@@ -42,7 +42,7 @@ def device(spilled, lost, iteration, disk_part, budget, peak):
             "lost_seconds": lost, "stall_seconds_total": sum(lost.values()) * 1.5,
             "bytes_per_second": {"host_in": 22e9, "host_out": 21e9, **({"disk_in": 5.1e9, "disk_out": 3.9e9} if disk else {})},
             "link": {"in": 25e9, "out": 24e9, "in_both": 15e9, "out_both": 22e9, "measurements": 1, "dropped": 0, "seconds": 0.04},
-            "step": {"seconds": iteration, "ideal_seconds": iteration * 0.78, "plan_seconds": iteration * 0.9}}  # fmt: skip
+            "iteration": {"seconds": iteration, "ideal_seconds": iteration * 0.78, "plan_seconds": iteration * 0.9}}  # fmt: skip
 
 
 def memory(seconds, budget, peak, disk_part, samples):
@@ -117,7 +117,7 @@ def stalls(count, seconds, lost, seed=2):
 def run(seconds=600.0, budget=20 * GIB, peak=38 * GIB, iteration=2.4, move_count=3000, directories=("/nvme0/spill", "/nvme1/spill"), samples=900):
     """A job that spills to host memory and, with `directories`, to a disk."""
     disk_part = 0.6 if directories else 0.0
-    spilled, lost = int(seconds / iteration * 14 * GIB), {"room": seconds * 0.031, "read": seconds * 0.082, "run_ahead": seconds * 0.004}
+    spilled, lost = int(seconds / iteration * 14 * GIB), {"chunks": seconds * 0.031, "arrival": seconds * 0.082, "run_ahead": seconds * 0.004}
     count = int(seconds / iteration)
     one = device(spilled, lost, iteration, disk_part, budget, peak)
     written = one["disk_spilled_bytes"]
@@ -126,7 +126,7 @@ def run(seconds=600.0, budget=20 * GIB, peak=38 * GIB, iteration=2.4, move_count
         "format": "spillway-report", "version": 1, "job": job(seconds),
         "settings": {"gpu_memory": {"value": "20GiB", "from": "SPILLWAY_GPU_MEMORY"}, "host_memory": {"value": "12GiB", "from": "PYTORCH_CUDA_ALLOC_CONF"}},
         "capacity": {"gpu_bytes": budget, "host_bytes": 12 * GIB, "disks": [{"directory": name, "bytes": 800 * GIB, "drive": name.split("/")[1] + "n1"} for name in directories]},
-        "figures": {**one, "seconds": seconds, "devices": [one], "ssd_written_bytes": written, "ssd_read_bytes": int(written * 0.95), "evictions_ended": "",
+        "figures": {**one, "seconds": seconds, "devices": [one], "disk_written_bytes": written, "disk_read_bytes": int(written * 0.95), "evictions_ended": "",
                     "directories": directories_of(directories, seconds, written, int(written * 0.95))},
         "advice": f"lost time: the GPU had to wait {sum(lost.values()):.1f} s of {seconds:.1f} s (11.7 %), most of it for bytes to come back from the disk "
                   f"({lost['read']:.1f} s); what would help most: a larger SPILLWAY_HOST_MEMORY (now 12.00 GiB)",
@@ -170,7 +170,7 @@ def without_iteration():
     data = run()
     for key in ("iterations", "phases", "iteration", "active", "power", "advice"):
         del data[key]
-    del data["figures"]["devices"][0]["step"]
+    del data["figures"]["devices"][0]["iteration"]
     for row in data["costliest_kernels"]:
         del row["launches"], row["seconds"]
     return data
@@ -268,9 +268,9 @@ def pair():
     after["job"].update(started_unix=1795430800.5, pid=5222)
     after["settings"]["host_memory"]["value"] = "24GiB"
     after["capacity"]["host_bytes"] = 24 * GIB
-    before["figures"]["devices"][0]["step"] = step(2.4, {"room": 0.1, "read": 0.4, "run_ahead": 0.0}, 5 * GIB, 9 * GIB)
-    after["figures"]["devices"][0]["step"] = step(2.1, {"room": 0.1, "read": 0.1, "run_ahead": 0.0}, 12 * GIB, 2 * GIB)
-    after["figures"]["devices"][0].update(lost_seconds={"room": 28.0, "read": 29.0, "run_ahead": 0.0})
+    before["figures"]["devices"][0]["iteration"] = step(2.4, {"chunks": 0.1, "arrival": 0.4, "run_ahead": 0.0}, 5 * GIB, 9 * GIB)
+    after["figures"]["devices"][0]["iteration"] = step(2.1, {"chunks": 0.1, "arrival": 0.1, "run_ahead": 0.0}, 12 * GIB, 2 * GIB)
+    after["figures"]["devices"][0].update(lost_seconds={"chunks": 28.0, "arrival": 29.0, "run_ahead": 0.0})
     return {"before.json": before, "after.json": after}
 
 

@@ -47,7 +47,7 @@ int Call(const spillway_api* api, const std::string& name, void* block) {
   if (name == "stats_json") return api->stats_json(text, sizeof(text), &needed);
   if (name == "last_refusal") return api->last_refusal(text, sizeof(text), &needed);
   if (name == "reserved_bytes") return api->reserved_bytes(0, &bytes, &needed);
-  if (name == "mark_step") return api->mark_step();
+  if (name == "mark_iteration") return api->mark_iteration();
   if (name == "take_refused_call") return api->take_refused_call();
   if (name == "device_bytes") return api->device_bytes(0, &bytes);
   return kUnknownName;

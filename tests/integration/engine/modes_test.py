@@ -110,15 +110,15 @@ class ModesTest(unittest.TestCase):
             report = json.load(file)
         observed = report["devices"][0]["observed"]
         self.assertEqual((report["spilled_bytes"], report["fetched_bytes"]), (0, 0))
-        self.assertEqual((observed["step_launches"], observed["largest_set_bytes"]), (3, 16 * MIB))
+        self.assertEqual((observed["iteration_launches"], observed["largest_set_bytes"]), (3, 16 * MIB))
         self.assertEqual([budget["percent"] for budget in observed["budgets"]], [30, 50, 70, None])
         for budget in observed["budgets"]:
-            for_blocks = budget["budget_bytes"] - observed["others_bytes"]
+            for_blocks = budget["budget_bytes"] - observed["external_bytes"]
             self.assertEqual(budget["possible"], for_blocks >= 16 * MIB)
             if budget["possible"]:
                 least = max(0, 3 * (48 * MIB - for_blocks) // 2)
-                self.assertAlmostEqual(budget["least_fetched_bytes_per_step"], least, delta=2)
-                self.assertGreaterEqual(budget["whole_block_fetched_bytes_per_step"], least - 2)
+                self.assertAlmostEqual(budget["least_fetched_bytes_per_iteration"], least, delta=2)
+                self.assertGreaterEqual(budget["whole_block_fetched_bytes_per_iteration"], least - 2)
         self.assertRegex(done.stderr, r"spillway: observe: 50 % = [0-9.]+ MiB: at least [0-9.]+ MiB back")
         self.assertEqual(os.listdir(self.folder.name), ["metrics.json"])
 

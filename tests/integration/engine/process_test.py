@@ -70,7 +70,7 @@ class ProcessTest(unittest.TestCase):
         for tier in ("host", "disk"):
             self.assertGreater(report[f"{tier}_spilled_bytes"], 0, report)
             self.assertGreater(report[f"{tier}_fetched_bytes"], 0, report)
-        self.assertGreaterEqual(report["ssd_written_bytes"], report["disk_spilled_bytes"])
+        self.assertGreaterEqual(report["disk_written_bytes"], report["disk_spilled_bytes"])
         self.assertEqual(os.listdir(self.folder.name), ["metrics.json"])
 
     def test_one_tier_alone(self):
@@ -78,7 +78,7 @@ class ProcessTest(unittest.TestCase):
         self.assertEqual(self.report()["host_spilled_bytes"], 0)
         self.assert_right(self.run_job(OVERSUBSCRIBED, SPILLWAY_HOST_MEMORY="600MiB", SPILLWAY_DIRS="none"))
         report = self.report()
-        self.assertEqual((report["disk_spilled_bytes"], report["ssd_written_bytes"]), (0, 0))
+        self.assertEqual((report["disk_spilled_bytes"], report["disk_written_bytes"]), (0, 0))
         self.assertGreater(report["host_spilled_bytes"], 0)
 
     def test_least_recently_used(self):

@@ -16,7 +16,7 @@
 
 #include "tests/fakes/thread_state.h"
 #include "tests/fakes/wait_until.h"
-#include "tests/integration/engine/figures_helpers.h"
+#include "tests/integration/report/figures_helpers.h"
 
 namespace spillway::integration {
 namespace {

@@ -25,8 +25,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 FILES = SOURCE / "integration" / "operators"
 DASHBOARD = json.loads((FILES / "grafana_dashboard.json").read_text(encoding="utf-8"))
 ALERTS = (FILES / "prometheus_alerts.yml").read_text(encoding="utf-8")
-WRITER = (SOURCE / "integration/engine/prometheus.cc").read_text(encoding="utf-8")
-METRICS = set(re.findall(r'"(spillway_[a-z_]+)"', WRITER))
+WRITERS = ("integration/report/prometheus.cc", "integration/report/job_figures.def", "allocator/residency/state/counters.def")
+WRITER = "".join((SOURCE / path).read_text(encoding="utf-8") for path in WRITERS)
+METRICS = set(re.findall(r'"(spillway_[a-z_]+)[" ]', WRITER))
 FEWEST_METRICS = 40
 # Those of PrometheusText, and the one that Prometheus adds to all that it scrapes.
 LABELS = {"rank", "pid", "job_id", "user", "device", "tier", "cause", "directory", "version", "instance"}

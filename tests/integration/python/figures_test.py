@@ -71,7 +71,7 @@ class FiguresTest(unittest.TestCase):
         stats = found["stats"]
         self.assertEqual((stats["live_bytes"], stats["spilled_bytes"]), (48 << 20, 0))
         self.assertEqual([device["device"] for device in stats["devices"]], [0])
-        self.assertIn("held_bytes_by_reason", stats)
+        self.assertIn("pinned_bytes_by_reason", stats)
         self.assertEqual((found["before"], found["refused"], found["child"]), ("", True, 0))
         self.assertNotEqual(found["error"], "")
 

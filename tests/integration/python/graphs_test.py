@@ -44,7 +44,7 @@ class GraphsTest(unittest.TestCase):
     def test_two_graphs_of_seventy_percent_by_turns(self):
         found = run(TURNS + """
 one = figures()
-print(json.dumps([equal(), one["spilled_bytes"], one["held_bytes"]]))
+print(json.dumps([equal(), one["spilled_bytes"], one["pinned_bytes"]]))
 """)
         self.assertEqual((found[0], found[2]), (True, 0))
         self.assertGreater(found[1], 400 * MIB)
@@ -107,7 +107,7 @@ for graphed in (False, True):
     found.append([tensor.cpu() for tensor in train(device, x, 3)] + [layer.weight.detach().cpu() for layer in device])
 equal = all(torch.equal(one, other) for one, other in zip(*found))
 one = figures()
-print(json.dumps([equal, one["spilled_bytes"], one["held_bytes"]]))
+print(json.dumps([equal, one["spilled_bytes"], one["pinned_bytes"]]))
 """)
         self.assertEqual((found[0], found[2]), (True, 0))
         self.assertGreater(found[1], 0)
@@ -129,7 +129,7 @@ for step in range(3):
     optimizer.zero_grad()
 bits = hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for layer in layers for p in layer.parameters()))
 one = figures()
-print(json.dumps([bits.hexdigest(), one["spilled_bytes"], one["held_bytes"]]))
+print(json.dumps([bits.hexdigest(), one["spilled_bytes"], one["pinned_bytes"]]))
 """
         enough, less = run(code, memory="2GiB"), run(code, memory="200MiB")
         self.assertEqual(enough[1:], [0, 0])
@@ -159,7 +159,7 @@ one = figures()
 reserved, allocated = torch.cuda.memory_reserved(), torch.cuda.memory_allocated()
 del graphs, results, graph, result, held
 torch.cuda.empty_cache()
-print(json.dumps([all(equal), len(equal), reserved, one["spilled_bytes"], one["held_bytes"], reserved >= allocated,
+print(json.dumps([all(equal), len(equal), reserved, one["spilled_bytes"], one["pinned_bytes"], reserved >= allocated,
                   torch.cuda.memory_reserved(), torch.cuda.memory_allocated()]))
 """)
         self.assertEqual((found[:2], found[4:6]), ([True, 6], [0, True]))
@@ -259,7 +259,7 @@ for parameter in layers.parameters():
 from torch._inductor.cudagraph_trees import get_manager
 one = figures()
 graphs = next(get_manager(0, create_if_none_exists=False).graph_counter)
-print(json.dumps([bits.hexdigest(), one["spilled_bytes"], one["held_bytes"], graphs]))
+print(json.dumps([bits.hexdigest(), one["spilled_bytes"], one["pinned_bytes"], graphs]))
 """
         for training in ("False", "True"):
             enough, less = (run(f"training = {training}" + code, memory=memory) for memory in ("2GiB", "128MiB"))

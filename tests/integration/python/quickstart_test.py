@@ -30,7 +30,7 @@ def finished(mode, **changes):
     run.update(mode=mode, status="ok", first_loss=5.0, last_loss=4.0, losses_sha256="a", state_sha256="b", steps=8, seed=1,
                peak_bytes=300 * job.MIB, tokens_per_s=100.0)  # fmt: skip
     if mode in job.SPILLWAY_MODES:
-        run.update(budget_bytes=400 * job.MIB, spilled_bytes=1, host_spilled_bytes=1, fetched_bytes=1, ssd_written_bytes=0)
+        run.update(budget_bytes=400 * job.MIB, spilled_bytes=1, host_spilled_bytes=1, fetched_bytes=1, disk_written_bytes=0)
     return {**run, **changes}
 
 

@@ -125,7 +125,7 @@ class StatsTypesTest(unittest.TestCase):
 
     @unittest.skipUnless(importlib.util.find_spec("mypy"), "mypy is not installed")
     def test_mypy_knows_what_stats_gives(self):
-        right = "import spillway\ns = spillway.stats()\na: int = s['spilled_bytes']\nb: float = s['devices'][0]['step']['seconds']\nc: str = s['directories'][0]['path']\n"
+        right = "import spillway\ns = spillway.stats()\na: int = s['spilled_bytes']\nb: float = s['devices'][0]['iteration']['seconds']\nc: str = s['directories'][0]['path']\n"
         wrong = {"import spillway\nspillway.stats()['spiled_bytes']\n": "spiled_bytes", "import spillway\na: str = spillway.stats()['pid']\n": "Incompatible"}
         with tempfile.TemporaryDirectory() as folder:
             for number, (code, words) in enumerate({right: "Success", **wrong}.items()):

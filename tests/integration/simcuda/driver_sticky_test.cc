@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "integration/simcuda/driver/sticky_errors.h"
+#include "integration/simcuda/driver/core/sticky_errors.h"
 #include "tests/integration/simcuda/driver_test_base.h"
 
 namespace simcuda_test {

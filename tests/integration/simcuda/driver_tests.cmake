@@ -8,8 +8,8 @@ spillway_tests_by_file(simcuda_driver_tests
     driver_hardware_test.cc driver_hardware_order_test.cc driver_memory_operations_test.cc driver_copy_batch_test.cc
     driver_prefetch_test.cc driver_ipc_test.cc driver_device_rights_test.cc driver_visible_devices_test.cc driver_waits_test.cc
   # The library does not export it.
-  HELPERS "${CMAKE_SOURCE_DIR}/integration/simcuda/driver/visible_devices.cc"
-          "${CMAKE_SOURCE_DIR}/integration/simcuda/driver/machine_memory.cc"
+  HELPERS "${CMAKE_SOURCE_DIR}/integration/simcuda/driver/machine/visible_devices.cc"
+          "${CMAKE_SOURCE_DIR}/integration/simcuda/driver/machine/machine_memory.cc"
   DEPS simcuda_driver spillway_cuda_headers ${CMAKE_DL_LIBS} LABELS simcuda)
 
 find_package(Python3 COMPONENTS Interpreter REQUIRED)

@@ -1,5 +1,5 @@
 // CUDA_VISIBLE_DEVICES: which devices there are, and in which order.
-#include "integration/simcuda/driver/visible_devices.h"
+#include "integration/simcuda/driver/machine/visible_devices.h"
 
 #include <sys/wait.h>
 

@@ -208,7 +208,7 @@ spillway_api MakeApi() {
   api.memory_info = &MemoryInfo;
   api.device_stats = &DeviceStats;
   api.reserved_bytes = &ReservedBytes;
-  api.mark_step = &MarkIteration;
+  api.mark_iteration = &MarkIteration;
   api.device_bytes = &DeviceBytes;
   api.set_memory_cap = &SetMemoryCap;
   api.last_error = &LastError;

@@ -245,7 +245,7 @@ def run_row(args, row):
         "speed_ratio": speeds[0] / speeds[1] if all(speeds) else None,
         "seconds": {job.UNCAPPED: uncapped.seconds, job.PRELOAD: capped.seconds},
         "problems": problems,
-        **{key: capped.total(key) for key in ("spilled_bytes", "host_spilled_bytes", "fetched_bytes", "ssd_written_bytes")},
+        **{key: capped.total(key) for key in ("spilled_bytes", "host_spilled_bytes", "fetched_bytes", "disk_written_bytes")},
     }  # fmt: skip
 
 

@@ -83,11 +83,11 @@ TEST(CoreTest, WhatMovesAndWaitsIsReportedAsItIsCounted) {
   EXPECT_EQ(sums.Bytes(MoveKind::kGpuToDisk), stats.disk_spilled_bytes);
   EXPECT_EQ(sums.Bytes(MoveKind::kHostToGpu), stats.host_fetched_bytes);
   EXPECT_EQ(sums.Bytes(MoveKind::kDiskToGpu), stats.disk_fetched_bytes);
-  EXPECT_GT(stats.stall_chunk_nanos, 0u);
-  EXPECT_EQ(sums.Nanos(StallCause::kChunks), stats.stall_chunk_nanos);
-  EXPECT_EQ(sums.Nanos(StallCause::kArrival), stats.stall_disk_nanos);
-  EXPECT_EQ(sums.Lost(StallCause::kChunks), stats.lost_chunk_nanos);
-  EXPECT_EQ(sums.Lost(StallCause::kArrival) + sums.Lost(StallCause::kGpuArrival), stats.lost_read_nanos);
+  EXPECT_GT(stats.stall_chunks_nanos, 0u);
+  EXPECT_EQ(sums.Nanos(StallCause::kChunks), stats.stall_chunks_nanos);
+  EXPECT_EQ(sums.Nanos(StallCause::kArrival), stats.stall_arrival_nanos);
+  EXPECT_EQ(sums.Lost(StallCause::kChunks), stats.lost_chunks_nanos);
+  EXPECT_EQ(sums.Lost(StallCause::kArrival) + sums.Lost(StallCause::kGpuArrival), stats.lost_arrival_nanos);
   EXPECT_EQ(sums.Lost(StallCause::kRunAhead), stats.lost_run_ahead_nanos);
   EXPECT_GT(sums.with_tag, 0) << "the launch that waited is named";
   EXPECT_GT(sums.with_block, 0);
@@ -120,7 +120,7 @@ TEST(CountersTest, CountersKeepTheirNamesAndTiersAreAddedUp) {
   counters.host_fetched_bytes = 4;
   counters.disk_fetched_bytes = 8;
   counters.clean_drops = 16;
-  counters.changed_copies = 32;
+  counters.hash_mismatches = 32;
   counters.lost_run_ahead_nanos = 64;
   ResidencyStats stats;
   stats.live_bytes = 5;

@@ -18,7 +18,7 @@ class FreeAddressesTest : public testing::Test {
   // A block of one chunk that was handed out and is freed, kFree.
   Block* Freed(CUstream stream) {
     Block* const block = *books_.Create(lock_, 1, stream);
-    books_.NoteHandedOut(lock_, AllocationPath::kNewAddress);
+    books_.NoteHandedOut(lock_);
     books_.NoteTakenBack(lock_, block);
     return block;
   }

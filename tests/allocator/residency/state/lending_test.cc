@@ -41,7 +41,7 @@ TEST(LendingTest, ALaunchThatNeedsMoreGetsItAndItComesBack) {
   EXPECT_LE(stats.budget_bytes, budget + (1 << 20));
   EXPECT_EQ(stats.budget_in_force_bytes, stats.budget_bytes);
   EXPECT_GE(stats.peak_chunk_bytes, 10 * kBlock);
-  EXPECT_LE(stats.peak_device_bytes, stats.budget_bytes);
+  EXPECT_LE(stats.peak_bytes, stats.budget_bytes);
   device->CheckInvariants();
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(device->Free(blocks[i]).ok());
   EXPECT_EQ(device->Stats().budget_in_force_bytes, budget);

@@ -62,7 +62,7 @@ TEST_F(DemoterTest, BytesGoToTheDiskAndComeBack) {
   CoreDevice device(setup_);
   const std::vector<CUdeviceptr> blocks = Spilled(device, 4);
   ASSERT_TRUE(HostComesFree(device));
-  EXPECT_EQ(device->demoter()->demoted_bytes(), kFreed) << "no more than is wanted";
+  EXPECT_EQ(device->Stats().demoted_bytes, kFreed) << "no more than is wanted";
   ExpectRight(device, blocks);
   for (const CUdeviceptr block : blocks) ASSERT_TRUE(device->Free(block).ok());
   EXPECT_TRUE(tests::WaitUntil([&] { return device.disk()->stats().slots_in_use == 0; }));
@@ -75,7 +75,7 @@ TEST_F(DemoterTest, WhatLeftLatelyStays) {
   CoreDevice device(setup_);
   const std::vector<CUdeviceptr> blocks = Spilled(device, 4);
   AwaitPolls(device, 20);
-  EXPECT_EQ(device->demoter()->demoted_bytes(), 0u);
+  EXPECT_EQ(device->Stats().demoted_bytes, 0u);
   EXPECT_EQ(device.host().storage_in_use(), kStorage);
   ExpectRight(device, blocks);
 }
@@ -84,7 +84,7 @@ TEST_F(DemoterTest, NothingLeavesWhileHostMemoryIsFree) {
   CoreDevice device(setup_);
   const std::vector<CUdeviceptr> blocks = Spilled(device, 3);
   AwaitPolls(device, 20);
-  EXPECT_EQ(device->demoter()->demoted_bytes(), 0u);
+  EXPECT_EQ(device->Stats().demoted_bytes, 0u);
   ExpectRight(device, blocks);
 }
 
@@ -95,7 +95,7 @@ TEST_F(DemoterTest, WithoutSlotsEverythingStaysAsItIs) {
   ASSERT_TRUE(others.ok()) << others.status();
   const std::vector<CUdeviceptr> blocks = Spilled(device, 4);
   AwaitPolls(device, 20);
-  EXPECT_EQ(device->demoter()->demoted_bytes(), 0u);
+  EXPECT_EQ(device->Stats().demoted_bytes, 0u);
   ExpectRight(device, blocks);
   for (const io::SlotId slot : *others) device.disk()->ReleaseSlot(slot);
 }
@@ -116,7 +116,7 @@ TEST_F(DemoterTest, NothingIsLostWhileBlocksAreInUse) {
   };
   ASSERT_TRUE(tests::WaitUntil([&] {
     use_one();
-    return uses > 200 && device->demoter()->demoted_bytes() >= 4 * kFreed;
+    return uses > 200 && device->Stats().demoted_bytes >= 4 * kFreed;
   }));
   ExpectRight(device, blocks);
   device->CheckInvariants();

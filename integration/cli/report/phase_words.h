@@ -1,0 +1,21 @@
+// How charts name the phases of an iteration, and what they say of where phases come from. For report_charts and
+// comparison_charts. Pure; nothing fails.
+
+#ifndef SPILLWAY_INTEGRATION_CLI_REPORT_PHASE_WORDS_H_
+#define SPILLWAY_INTEGRATION_CLI_REPORT_PHASE_WORDS_H_
+
+#include <string>
+#include <vector>
+
+#include "integration/cli/report/report_data.h"
+
+namespace spillway::integration {
+
+// Its name in a chart, "backward?" of a guessed one; empty where the phase is too short for words.
+std::string PhaseLabel(const ReportPhase& phase);
+// Of the chart's words: where phases come from, and which part of them is a guess.
+std::string PhaseWords(const std::vector<ReportPhase>& phases);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_CLI_REPORT_PHASE_WORDS_H_

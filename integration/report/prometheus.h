@@ -1,0 +1,25 @@
+// The engine's figures as Prometheus reads them: the text format 0.0.4, for files that node_exporter takes
+// up. The reporter's thread writes the file of SPILLWAY_PROMETHEUS with it. Pure; nothing fails.
+
+#ifndef SPILLWAY_INTEGRATION_REPORT_PROMETHEUS_H_
+#define SPILLWAY_INTEGRATION_REPORT_PROMETHEUS_H_
+
+#include <string>
+
+#include "integration/report/figures.h"
+#include "integration/report/job_identity.h"
+
+namespace spillway::integration {
+
+// What tells the figures of one process from those of the others on the machine.
+struct PrometheusLabels {
+  int rank = 0;
+  int pid = 0;
+  JobIdentity identity = {};  // what is empty of it has no label
+};
+
+std::string PrometheusText(const Figures& figures, const PrometheusLabels& labels);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_REPORT_PROMETHEUS_H_

@@ -1,7 +1,7 @@
 """Checks small rules of text.
 
 A head in every header and every source without one, include guards by path, no marks of unfinished work, no file that is
-a tenth longer than 400 lines; those of 360 and more are listed.
+a tenth longer than 400 lines; those of 360 and more are listed. Lines of C and C++ over 110 columns become no more.
 """
 
 import re
@@ -11,6 +11,8 @@ import common
 
 MARKS = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b")
 LONG = 400
+WIDE = 110
+WIDE_LINES = 480  # that are there: rows of tables, texts, and comments of folders that are not wrapped yet
 # Files that may be longer, with the reason; a folder ends in a slash.
 LONG_FILES = {
     "allocator/driver/content_hash.ptx.inc": "generated: what NVRTC makes of content_hash.cu",
@@ -74,9 +76,23 @@ def size_problems(root, allowed):
         yield f"{entry}: listed as long, but is not"
 
 
-def find_problems(root: Path, long_files=None):
+def width_problems(root, most):
+    """Whether the wide lines of C and C++ have grown by more than a tenth in number."""
+    wide = {}
+    for path in common.source_files(root):
+        count = sum(len(line) > WIDE for line in common.read(root, path).splitlines())
+        if count and path.as_posix() not in LONG_FILES:
+            wide[path] = count
+    total = sum(wide.values())
+    print(f"{total} lines over {WIDE} columns, most in {', '.join(f'{p} ({n})' for p, n in sorted(wide.items(), key=lambda i: i[1])[-3:])}")
+    if common.is_beyond(total, most):
+        yield f"{total} lines over {WIDE} columns, more than a tenth over {most}: wrap those that are new"
+
+
+def find_problems(root: Path, long_files=None, wide_lines=WIDE_LINES):
     problems = [p for path in common.source_files(root) for p in source_problems(root, path)]
     problems += [p for path in all_text_files(root) for p in mark_problems(root, path)]
+    problems += width_problems(root, wide_lines)
     return problems + list(size_problems(root, LONG_FILES if long_files is None else long_files))
 
 

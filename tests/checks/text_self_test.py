@@ -155,6 +155,11 @@ class TextRulesTest(Planted):
         self.assertEqual(len(self.found()), 2)
         self.assertEqual(self.found({"io/a.cc": "generated", "tests/": "generated"}), [])
 
+    def test_more_wide_lines_than_there_were_are_found(self):
+        self.put("io/a.cc", HEAD + f"// {'word ' * 22}\n" * 11)
+        self.assertEqual(text_rules.find_problems(self.root, {}, wide_lines=10), [])
+        self.assertEqual(len(text_rules.find_problems(self.root, {}, wide_lines=9)), 1)
+
     def test_a_line_for_a_file_that_is_not_long_is_found(self):
         self.put("io/a.cc", HEAD + "int a;\n")
         self.assertEqual(len(self.found({"io/a.cc": "generated"})), 1)

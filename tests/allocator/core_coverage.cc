@@ -34,7 +34,8 @@ uint64_t Coverage::PrintAndLeast(bool full) const {
       const auto b = static_cast<BlockState>(to);
       if (!CanTransition(a, b)) continue;
       const bool taken_back = a == BlockState::kFaulting && b == BlockState::kSpilled;
-      count(std::string(NameOf(a)) + " -> " + NameOf(b), TallyOf(Tally::kMove, from * kBlockStates + to), full || !taken_back);
+      count(std::string(NameOf(a)) + " -> " + NameOf(b), TallyOf(Tally::kMove, from * kBlockStates + to),
+            full || !taken_back);
     }
   }
   static constexpr const char* kPhases[] = {"", "waiting for uses", "copying", "before the commit point"};
@@ -44,7 +45,8 @@ uint64_t Coverage::PrintAndLeast(bool full) const {
                                             "chunks decommitted", "chunks evicted"};
   for (int i = 0; i < static_cast<int>(ChunkPath::kCount); ++i) count(kChunks[i], chunk_paths[i]);
   static constexpr const char* kPaths[] = {"cached block", "kept address", "new address"};
-  for (int i = 0; i < static_cast<int>(AllocationPath::kCount); ++i) count(kPaths[i], TallyOf(Tally::kHandedOut, i));
+  for (int i = 0; i < static_cast<int>(AllocationPath::kCount); ++i)
+    count(kPaths[i], TallyOf(Tally::kHandedOut, i));
   count("fetched ahead", prefetches);
   count("fetches ahead taken back", prefetches_cancelled, full);
   count("blocks dropped clean", clean_drops);

@@ -24,8 +24,8 @@ struct JobSettings {
   uint32_t plan_one_in = 0;          // operations that change the plan
   // Faults, until half of the operations are done. Those of a drive are waited for; with others launches and
   // allocations may be refused.
-  bool hides = false;           // kernels use blocks that their launches do not name
-  bool large_sets = false;      // blocks and launches that the GPU cannot take alone
+  bool hides = false;       // kernels use blocks that their launches do not name
+  bool large_sets = false;  // blocks and launches that the GPU cannot take alone
   bool disk_faults = false;
   bool chunk_faults = false;
   bool poison = false;          // the device fails for good, at a random time

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "integration/cli/page/chart_parts.h"
 #include "integration/cli/common/units.h"
+#include "integration/cli/page/chart_parts.h"
 #include "integration/cli/simulate/simulate_report.h"
 
 namespace spillway::integration {
@@ -18,7 +18,8 @@ namespace {
 constexpr char kMeaning[] =
     "Ideal: nothing but the kernels, as on a GPU of endless memory. Bound: a time per iteration that no plan "
     "on that machine can beat; near 100 % of it, only another machine helps. By a quick bound the share of "
-    "it is at least that: another bound may be longer. Moved bytes and waits are per iteration. What each option "
+    "it is at least that: another bound may be longer. Moved bytes and waits are per iteration. What each "
+    "option "
     "and number means: docs/simulate.md.";
 
 constexpr double kGb = 1e9;

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "integration/simcuda/driver/machine/device.h"
 #include "integration/simcuda/driver/core/driver_api.h"
 #include "integration/simcuda/driver/execution/stream.h"
+#include "integration/simcuda/driver/machine/device.h"
 
 namespace simcuda {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "integration/simcuda/driver/execution/context.h"
-#include "integration/simcuda/driver/graphs/graph.h"
 #include "integration/simcuda/driver/execution/operation.h"
+#include "integration/simcuda/driver/graphs/graph.h"
 
 namespace simcuda {
 

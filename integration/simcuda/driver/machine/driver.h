@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "integration/simcuda/driver/machine/device.h"
 #include "integration/simcuda/driver/core/driver_api.h"
+#include "integration/simcuda/driver/machine/device.h"
 
 namespace simcuda {
 

@@ -10,8 +10,8 @@
 #include <shared_mutex>
 #include <vector>
 
-#include "integration/simcuda/driver/machine/device.h"
 #include "integration/simcuda/driver/core/driver_api.h"
+#include "integration/simcuda/driver/machine/device.h"
 #include "integration/simcuda/driver/memory/ipc_file.h"
 #include "integration/simcuda/driver/memory/memory_pool.h"
 

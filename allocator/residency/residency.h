@@ -147,7 +147,7 @@ class Residency {
   // kNotFound when it is not paused, or not all of it lies in host memory; what `to` then has is undefined.
   virtual absl::Status ReadPaused(CUdeviceptr address, std::byte* to, uint64_t bytes) const = 0;
 
-  // ---- Prediction: called by integration/prediction (policy/planner/plan.h, plan_runner.h).
+  // ---- Prediction: called by integration/prediction (policy/model/plan.h, plan_runner.h).
 
   // Replaces the plan in force from the next iteration on; null drops it: least recently used from now on, as
   // with hints (MigrationPlan::hints). Neither of these two allocates.

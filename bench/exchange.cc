@@ -8,7 +8,7 @@
 #include "bench/stand_in.h"
 #include "io/os/clock.h"
 #include "io/os/thread.h"
-#include "policy/planner/plan.h"
+#include "policy/model/plan.h"
 
 namespace spillway::bench {
 namespace {

@@ -21,7 +21,7 @@
 #include "allocator/tier/host_pool.h"
 #include "bench/stand_in.h"
 #include "io/os/clock.h"
-#include "policy/planner/plan.h"
+#include "policy/model/plan.h"
 #include "tests/command_line.h"
 
 namespace spillway::bench {

@@ -154,7 +154,7 @@ class Residency {
   // content of `to` is undefined then.
   virtual absl::Status ReadPaused(CUdeviceptr address, std::byte* to, uint64_t bytes) const = 0;
 
-  // ---- Prediction, called by integration/prediction (policy/planner/plan.h, plan_runner.h).
+  // ---- Prediction, called by integration/prediction (policy/model/plan.h, plan_runner.h).
 
   // Replaces the plan in force from the next iteration on. Null drops it: blocks then leave by recency, as
   // with hints (MigrationPlan::hints). It allocates neither for null nor for hints.

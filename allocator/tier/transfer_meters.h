@@ -13,7 +13,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "io/os/sync.h"
-#include "policy/simulator/machine.h"
+#include "policy/model/machine.h"
 
 namespace spillway::allocator {
 

@@ -11,7 +11,7 @@
 
 #include "allocator/residency/residency.h"
 #include "integration/engine/sizing.h"
-#include "policy/trace/units.h"
+#include "policy/model/units.h"
 
 namespace spillway::integration {
 

@@ -27,10 +27,10 @@
 #include "integration/prediction/trace_recorder.h"
 #include "io/os/sync.h"
 #include "policy/bound/iteration_uses.h"
-#include "policy/planner/plan.h"
+#include "policy/model/plan.h"
 #include "policy/planner/plan_hints.h"
-#include "policy/planner/recorded_workload.h"
 #include "policy/trace/kernel_times.h"
+#include "policy/trace/recorded_workload.h"
 #include "policy/trace/sequence_tracker.h"
 
 namespace spillway::integration {

@@ -11,12 +11,12 @@
 #include <optional>
 #include <vector>
 
-#include "policy/planner/plan.h"
-#include "policy/planner/recorded_workload.h"
+#include "policy/model/plan.h"
+#include "policy/model/units.h"
 #include "policy/planner/runtime_planner.h"
 #include "policy/trace/kernel_times.h"
+#include "policy/trace/recorded_workload.h"
 #include "policy/trace/trace.h"
-#include "policy/trace/units.h"
 #include "policy/trace/write_facts.h"
 
 namespace spillway::integration {

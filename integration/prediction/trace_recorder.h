@@ -16,8 +16,8 @@
 #include "absl/base/thread_annotations.h"
 #include "allocator/memory/block_id.h"
 #include "io/os/sync.h"
+#include "policy/model/units.h"
 #include "policy/trace/trace.h"
-#include "policy/trace/units.h"
 
 namespace spillway::integration {
 

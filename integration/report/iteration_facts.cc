@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "policy/trace/lifetimes.h"
+#include "policy/model/lifetimes.h"
 
 namespace spillway::integration {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "integration/report/run_data.h"
-#include "policy/trace/workload.h"
+#include "policy/model/workload.h"
 
 namespace spillway::integration {
 

@@ -8,7 +8,7 @@
 #include "integration/report/atomic_file.h"
 #include "integration/report/kernel_name.h"
 #include "io/os/errno.h"
-#include "policy/trace/workload_file.h"
+#include "policy/model/workload_file.h"
 
 namespace spillway::integration {
 namespace {

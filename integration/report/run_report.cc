@@ -11,8 +11,8 @@
 #include "integration/report/motion_log.h"
 #include "integration/report/power_meter.h"
 #include "integration/report/time_series.h"
-#include "policy/trace/active_share.h"
-#include "policy/trace/lifetimes.h"
+#include "policy/model/active_share.h"
+#include "policy/model/lifetimes.h"
 
 namespace spillway::integration {
 namespace {

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "policy/model/units.h"
 #include "policy/trace/trace.h"
-#include "policy/trace/units.h"
 
 namespace spillway::policy {
 

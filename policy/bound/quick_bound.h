@@ -5,9 +5,9 @@
 #ifndef SPILLWAY_POLICY_BOUND_QUICK_BOUND_H_
 #define SPILLWAY_POLICY_BOUND_QUICK_BOUND_H_
 
-#include "policy/simulator/machine.h"
-#include "policy/trace/lifetimes.h"
-#include "policy/trace/workload.h"
+#include "policy/model/lifetimes.h"
+#include "policy/model/machine.h"
+#include "policy/model/workload.h"
 
 namespace spillway::policy {
 

@@ -6,7 +6,7 @@
 #define SPILLWAY_POLICY_BOUND_TRAFFIC_BOUND_H_
 
 #include "policy/bound/iteration_uses.h"
-#include "policy/trace/units.h"
+#include "policy/model/units.h"
 
 namespace spillway::policy {
 

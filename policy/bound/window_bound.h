@@ -8,9 +8,9 @@
 
 #include <vector>
 
-#include "policy/simulator/machine.h"
-#include "policy/trace/lifetimes.h"
-#include "policy/trace/workload.h"
+#include "policy/model/lifetimes.h"
+#include "policy/model/machine.h"
+#include "policy/model/workload.h"
 
 namespace spillway::policy {
 

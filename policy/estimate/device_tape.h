@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "policy/estimate/torch_memory.h"
-#include "policy/trace/workload.h"
+#include "policy/model/workload.h"
 
 namespace spillway::policy {
 

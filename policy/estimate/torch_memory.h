@@ -13,7 +13,7 @@
 #include <set>
 #include <utility>
 
-#include "policy/trace/units.h"
+#include "policy/model/units.h"
 
 namespace spillway::policy {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "policy/trace/lifetimes.h"
+#include "policy/model/lifetimes.h"
 
 namespace spillway::policy {
 namespace {

@@ -8,8 +8,8 @@
 #include <array>
 #include <cstdint>
 
-#include "policy/trace/active_share.h"
-#include "policy/trace/workload.h"
+#include "policy/model/active_share.h"
+#include "policy/model/workload.h"
 
 namespace spillway::policy {
 

@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "policy/model/machine.h"
 #include "policy/offline/lp_solve.h"
 #include "policy/offline/lp_timeline.h"
-#include "policy/simulator/machine.h"
 
 namespace spillway::policy {
 

@@ -6,8 +6,8 @@
 #define SPILLWAY_POLICY_OFFLINE_LP_PLAN_H_
 
 #include "absl/status/statusor.h"
+#include "policy/model/transfer_plan.h"
 #include "policy/offline/lp_bound.h"
-#include "policy/simulator/transfer_plan.h"
 
 namespace spillway::policy {
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "policy/trace/workload.h"
+#include "policy/model/workload.h"
 
 namespace spillway::policy {
 

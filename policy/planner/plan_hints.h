@@ -13,7 +13,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "policy/planner/plan.h"
+#include "policy/model/plan.h"
 #include "policy/trace/trace.h"
 
 namespace spillway::policy {

@@ -9,10 +9,10 @@
 #include <memory>
 #include <vector>
 
-#include "policy/planner/plan.h"
+#include "policy/model/machine.h"
+#include "policy/model/plan.h"
 #include "policy/planner/plan_search.h"
-#include "policy/planner/recorded_workload.h"
-#include "policy/simulator/machine.h"
+#include "policy/trace/recorded_workload.h"
 
 namespace spillway::policy {
 

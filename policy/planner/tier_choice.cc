@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "policy/model/range_max.h"
 #include "policy/planner/copy_queue_time.h"
-#include "policy/simulator/range_max.h"
 
 namespace spillway::policy {
 namespace {

@@ -5,10 +5,10 @@
 #ifndef SPILLWAY_POLICY_PLANNER_TIER_CHOICE_H_
 #define SPILLWAY_POLICY_PLANNER_TIER_CHOICE_H_
 
-#include "policy/simulator/machine.h"
-#include "policy/simulator/transfer_plan.h"
-#include "policy/trace/lifetimes.h"
-#include "policy/trace/workload.h"
+#include "policy/model/lifetimes.h"
+#include "policy/model/machine.h"
+#include "policy/model/transfer_plan.h"
+#include "policy/model/workload.h"
 
 namespace spillway::policy {
 

@@ -7,8 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "policy/model/range_max.h"
 #include "policy/planner/copy_queue_time.h"
-#include "policy/simulator/range_max.h"
 
 namespace spillway::policy {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <vector>
 
-#include "policy/simulator/transfer_plan.h"
-#include "policy/trace/lifetimes.h"
-#include "policy/trace/workload.h"
+#include "policy/model/lifetimes.h"
+#include "policy/model/transfer_plan.h"
+#include "policy/model/workload.h"
 
 namespace spillway::policy {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "policy/trace/units.h"
+#include "policy/model/units.h"
 
 namespace spillway::policy {
 

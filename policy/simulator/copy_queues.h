@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "policy/simulator/machine.h"
+#include "policy/model/machine.h"
 
 namespace spillway::policy {
 

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "policy/model/lifetimes.h"
+#include "policy/model/transfer_plan.h"
 #include "policy/simulator/part_state.h"
-#include "policy/simulator/transfer_plan.h"
-#include "policy/trace/lifetimes.h"
 
 namespace spillway::policy {
 

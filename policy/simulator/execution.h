@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "policy/trace/units.h"
+#include "policy/model/units.h"
 
 namespace spillway::policy {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "policy/simulator/transfer_plan.h"
+#include "policy/model/transfer_plan.h"
 
 namespace spillway::policy {
 namespace {

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "policy/model/workload.h"
 #include "policy/simulator/execution.h"
-#include "policy/trace/workload.h"
 
 namespace spillway::policy {
 

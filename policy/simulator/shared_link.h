@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "policy/simulator/machine.h"
+#include "policy/model/machine.h"
 
 namespace spillway::policy {
 

@@ -7,9 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "policy/model/headroom.h"
 #include "policy/simulator/due_parts.h"
 #include "policy/simulator/execution_figures.h"
-#include "policy/simulator/headroom.h"
 #include "policy/simulator/part_state.h"
 #include "policy/simulator/transfers.h"
 

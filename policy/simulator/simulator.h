@@ -7,11 +7,11 @@
 #define SPILLWAY_POLICY_SIMULATOR_SIMULATOR_H_
 
 #include "absl/status/statusor.h"
+#include "policy/model/lifetimes.h"
+#include "policy/model/machine.h"
+#include "policy/model/transfer_plan.h"
+#include "policy/model/workload.h"
 #include "policy/simulator/execution.h"
-#include "policy/simulator/machine.h"
-#include "policy/simulator/transfer_plan.h"
-#include "policy/trace/lifetimes.h"
-#include "policy/trace/workload.h"
 
 namespace spillway::policy {
 

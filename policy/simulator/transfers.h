@@ -10,12 +10,12 @@
 #include <optional>
 #include <vector>
 
+#include "policy/model/headroom.h"
+#include "policy/model/workload.h"
 #include "policy/simulator/copy_queues.h"
 #include "policy/simulator/execution_figures.h"
-#include "policy/simulator/headroom.h"
 #include "policy/simulator/part_state.h"
 #include "policy/simulator/shared_link.h"
-#include "policy/trace/workload.h"
 
 namespace spillway::policy {
 

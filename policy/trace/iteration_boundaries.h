@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <unordered_map>
 
-#include "policy/trace/units.h"
+#include "policy/model/units.h"
 
 namespace spillway::policy {
 

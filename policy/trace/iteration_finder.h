@@ -11,8 +11,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "policy/model/units.h"
 #include "policy/trace/trace.h"
-#include "policy/trace/units.h"
 
 namespace spillway::policy {
 

@@ -12,8 +12,8 @@
 #include <span>
 #include <unordered_map>
 
+#include "policy/model/units.h"
 #include "policy/trace/trace.h"
-#include "policy/trace/units.h"
 
 namespace spillway::policy {
 

@@ -12,11 +12,11 @@
 #include <set>
 #include <unordered_set>
 
+#include "policy/model/units.h"
 #include "policy/trace/iteration_boundaries.h"
 #include "policy/trace/iteration_finder.h"
 #include "policy/trace/sequences.h"
 #include "policy/trace/trace.h"
-#include "policy/trace/units.h"
 
 namespace spillway::policy {
 

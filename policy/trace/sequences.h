@@ -14,7 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "policy/trace/units.h"
+#include "policy/model/units.h"
 
 namespace spillway::policy {
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "policy/trace/units.h"
+#include "policy/model/units.h"
 
 namespace spillway::policy {
 

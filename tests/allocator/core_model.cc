@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "io/os/check.h"
-#include "policy/planner/plan.h"
+#include "policy/model/plan.h"
 #include "tests/allocator/model_worker.h"
 #include "tests/fakes/faulty_engine.h"
 #include "tests/fakes/memory_engine.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "io/os/check.h"
-#include "policy/planner/plan.h"
+#include "policy/model/plan.h"
 
 namespace spillway::allocator {
 namespace {

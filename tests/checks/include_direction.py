@@ -46,7 +46,7 @@ FOLDERS = {
     "integration/simcuda": {"allocator/driver"},
     "allocator/driver": {"io/os"},
     "allocator/memory": {"allocator/driver", "policy/planner/victim_index.h", "io/os"},
-    "allocator/tier": {"allocator/driver", "policy/simulator/machine.h", "io"},
+    "allocator/tier": {"allocator/driver", "policy/model/machine.h", "io"},
     "allocator/residency/state": {"allocator/memory", "allocator/tier", "allocator/driver", "policy", "io"},
     "allocator/residency/transfer": {"allocator/residency/state", "allocator/memory", "allocator/tier", "allocator/driver",
                                      "policy", "io/os"},
@@ -55,12 +55,13 @@ FOLDERS = {
     "io/os": set(),
     "io/engine": {"io/os"},
     "io/store": {"io/engine", "io/os"},
-    "policy/trace": set(),
-    "policy/simulator": {"policy/trace"},
-    "policy/bound": {"policy/simulator", "policy/trace"},
-    "policy/planner": {"policy/bound", "policy/simulator", "policy/trace"},
-    "policy/offline": {"policy/planner", "policy/bound", "policy/simulator", "policy/estimate", "policy/trace"},
-    "policy/estimate": {"policy/trace"},
+    "policy/model": set(),
+    "policy/trace": {"policy/model"},
+    "policy/simulator": {"policy/model"},
+    "policy/bound": {"policy/trace", "policy/model"},
+    "policy/planner": {"policy/bound", "policy/simulator", "policy/trace", "policy/model"},
+    "policy/offline": {"policy/planner", "policy/bound", "policy/simulator", "policy/estimate", "policy/model"},
+    "policy/estimate": {"policy/model"},
 }  # fmt: skip
 IMPURE = re.compile(
     r"cuda.*|cufile.*|fstream|iostream|cstdio|filesystem|thread|mutex|condition_variable|future|atomic|chrono|ctime|"

@@ -27,7 +27,7 @@ class IncludeDirectionTest(Planted):
         self.put("io/engine.h")
         self.put("integration/simcuda/driver/device.cc", HEAD + '#include "integration/simcuda/driver/device.h"\n')
         self.put("tests/integration/a_test.cc", HEAD + '#include "integration/simcuda/driver/device.h"\n')
-        self.assertEqual(self.found("allocator/tier/ssd.cc", '#include "io/engine.h"\n#include "policy/simulator/machine.h"\n'), [])
+        self.assertEqual(self.found("allocator/tier/ssd.cc", '#include "io/engine.h"\n#include "policy/model/machine.h"\n'), [])
 
     def test_upward_is_found(self):
         self.assertEqual(len(self.found("io/engine.cc", '#include "allocator/tier/tier.h"\n')), 1)

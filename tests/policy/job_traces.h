@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "policy/planner/recorded_workload.h"
 #include "policy/trace/kernel_times.h"
+#include "policy/trace/recorded_workload.h"
 #include "policy/trace/trace.h"
 #include "policy/trace/write_facts.h"
 

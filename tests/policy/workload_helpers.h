@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "policy/model/machine.h"
+#include "policy/model/transfer_plan.h"
+#include "policy/model/workload.h"
 #include "policy/offline/workload_csv.h"
-#include "policy/simulator/machine.h"
-#include "policy/simulator/transfer_plan.h"
-#include "policy/trace/workload.h"
 
 namespace spillway::policy {
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "policy/planner/plan.h"
+#include "policy/model/plan.h"
 #include "tests/simulation/random.h"
 
 namespace spillway::simulation {

@@ -17,8 +17,8 @@
 #include "allocator/residency/state/launch_log.h"
 #include "allocator/residency/transfer/evictor.h"
 #include "allocator/residency/transfer/faulter.h"
-#include "policy/planner/plan.h"
-#include "policy/planner/plan_cursor.h"
+#include "policy/model/plan.h"
+#include "policy/model/plan_cursor.h"
 
 namespace spillway::allocator {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "io/os/atomic.h"
-#include "policy/planner/plan.h"
-#include "policy/trace/units.h"
+#include "policy/model/plan.h"
+#include "policy/model/units.h"
 
 namespace spillway::allocator {
 

@@ -14,7 +14,7 @@
 #include "allocator/residency/state/block_table.h"
 #include "allocator/residency/state/stream_clock.h"
 #include "io/os/atomic.h"
-#include "policy/trace/units.h"
+#include "policy/model/units.h"
 
 namespace spillway::allocator {
 

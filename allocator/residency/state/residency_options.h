@@ -21,8 +21,8 @@
 #include "allocator/memory/pin.h"
 #include "allocator/residency/state/pause.h"
 #include "io/os/atomic.h"
-#include "policy/simulator/machine.h"
-#include "policy/trace/units.h"
+#include "policy/model/machine.h"
+#include "policy/model/units.h"
 
 namespace spillway::io {
 class SpillStore;

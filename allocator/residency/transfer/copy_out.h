@@ -18,7 +18,7 @@
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/transfer/copy_streams.h"
 #include "allocator/tier/shared_capacity.h"
-#include "policy/planner/plan.h"
+#include "policy/model/plan.h"
 
 namespace spillway::allocator {
 

@@ -21,8 +21,8 @@
 #include "allocator/residency/state/reach.h"
 #include "allocator/residency/transfer/copy_out.h"
 #include "allocator/residency/transfer/soft_blocks.h"
-#include "policy/planner/plan.h"
-#include "policy/trace/units.h"
+#include "policy/model/plan.h"
+#include "policy/model/units.h"
 
 namespace spillway::allocator {
 

@@ -23,7 +23,7 @@
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/transfer/copy_streams.h"
 #include "allocator/tier/host_pool.h"
-#include "policy/simulator/machine.h"
+#include "policy/model/machine.h"
 
 namespace spillway::allocator {
 

@@ -18,8 +18,8 @@
 #include "allocator/residency/transfer/evictor.h"
 #include "allocator/residency/transfer/faulter.h"
 #include "allocator/residency/transfer/link_probe.h"
+#include "policy/model/units.h"
 #include "policy/planner/victim_index.h"
-#include "policy/trace/units.h"
 
 namespace spillway::allocator {
 

@@ -16,7 +16,7 @@
 #include "allocator/residency/state/block_table.h"
 #include "io/os/atomic.h"
 #include "io/os/sync.h"
-#include "policy/trace/units.h"
+#include "policy/model/units.h"
 #include "policy/trace/write_facts.h"
 
 namespace spillway::allocator {

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "policy/trace/units.h"
+#include "policy/model/units.h"
 
 namespace spillway::integration {
 

@@ -9,9 +9,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "integration/cli/common/exit_status.h"
+#include "policy/model/workload_file.h"
 #include "policy/offline/model_workload.h"
 #include "policy/offline/workload_csv.h"
-#include "policy/trace/workload_file.h"
 
 namespace spillway::integration {
 namespace {

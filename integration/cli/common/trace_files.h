@@ -1,5 +1,5 @@
 // Traces as files, for the program's subcommands: reading them in either form, or generating a named model's;
-// writing them; and `spillway generate`. policy/trace/workload_file and policy/offline/workload_csv know the
+// writing them; and `spillway generate`. policy/model/workload_file and policy/offline/workload_csv know the
 // forms. One thread. Errors name the file.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_COMMON_TRACE_FILES_H_
@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "policy/trace/workload.h"
+#include "policy/model/workload.h"
 
 namespace spillway::integration {
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "policy/trace/units.h"
+#include "policy/model/units.h"
 
 namespace spillway::integration {
 

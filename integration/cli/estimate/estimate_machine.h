@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "policy/trace/units.h"
+#include "policy/model/units.h"
 
 namespace spillway::integration {
 

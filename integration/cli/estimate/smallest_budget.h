@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "integration/cli/common/workers.h"
-#include "policy/trace/units.h"
+#include "policy/model/units.h"
 
 namespace spillway::integration {
 

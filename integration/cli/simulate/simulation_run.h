@@ -13,8 +13,8 @@
 
 #include "absl/status/statusor.h"
 #include "policy/bound/quick_bound.h"
+#include "policy/model/workload.h"
 #include "policy/simulator/execution.h"
-#include "policy/trace/workload.h"
 
 namespace spillway::integration {
 

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "integration/cli/common/workers.h"
 #include "integration/cli/simulate/simulation_run.h"
-#include "policy/trace/workload.h"
+#include "policy/model/workload.h"
 
 namespace spillway::integration {
 

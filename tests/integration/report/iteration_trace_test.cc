@@ -7,8 +7,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "policy/planner/recorded_workload.h"
-#include "policy/trace/workload_file.h"
+#include "policy/model/workload_file.h"
+#include "policy/trace/recorded_workload.h"
 
 namespace spillway::integration {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "integration/report/kernel_name.h"
 #include "io/os/clock.h"
-#include "policy/planner/recorded_workload.h"
+#include "policy/trace/recorded_workload.h"
 #include "tests/integration/report/figures_helpers.h"
 
 namespace spillway::integration {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "policy/trace/lifetimes.h"
+#include "policy/model/lifetimes.h"
 #include "tests/sizes.h"
 
 namespace spillway::policy {

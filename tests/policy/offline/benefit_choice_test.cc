@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "policy/trace/lifetimes.h"
+#include "policy/model/lifetimes.h"
 #include "tests/policy/workload_helpers.h"
 
 namespace spillway::policy {

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "policy/bound/quick_bound.h"
+#include "policy/model/workload_file.h"
 #include "policy/planner/plan_search.h"
 #include "policy/simulator/simulator.h"
-#include "policy/trace/workload_file.h"
 #include "tests/policy/workload_helpers.h"
 
 namespace spillway::policy {

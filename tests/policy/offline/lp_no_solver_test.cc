@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include "policy/model/lifetimes.h"
 #include "policy/offline/coarse_bound.h"
 #include "policy/offline/lp_bound.h"
 #include "policy/offline/lp_plan.h"
-#include "policy/trace/lifetimes.h"
 #include "tests/policy/workload_helpers.h"
 
 namespace spillway::policy {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "policy/model/lifetimes.h"
 #include "policy/simulator/simulator.h"
-#include "policy/trace/lifetimes.h"
 #include "tests/policy/workload_helpers.h"
 
 namespace spillway::policy {

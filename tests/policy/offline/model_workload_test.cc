@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "policy/trace/lifetimes.h"
+#include "policy/model/lifetimes.h"
 
 namespace spillway::policy {
 namespace {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "policy/planner/plan_cursor.h"
-#include "policy/trace/lifetimes.h"
+#include "policy/model/lifetimes.h"
+#include "policy/model/plan_cursor.h"
 
 namespace spillway::policy {
 namespace {

@@ -8,9 +8,9 @@
 
 #include <vector>
 
-#include "policy/planner/plan.h"
-#include "policy/planner/recorded_workload.h"
-#include "policy/simulator/machine.h"
+#include "policy/model/machine.h"
+#include "policy/model/plan.h"
+#include "policy/trace/recorded_workload.h"
 
 namespace spillway::policy {
 

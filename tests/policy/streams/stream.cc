@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
-#include "policy/planner/recorded_workload.h"
+#include "policy/trace/recorded_workload.h"
 
 namespace spillway::policy {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "policy/model/units.h"
+#include "policy/model/workload.h"
 #include "policy/trace/trace.h"
-#include "policy/trace/units.h"
-#include "policy/trace/workload.h"
 #include "policy/trace/write_facts.h"
 
 namespace spillway::policy {

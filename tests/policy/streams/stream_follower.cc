@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "policy/planner/recorded_workload.h"
+#include "policy/trace/recorded_workload.h"
 
 namespace spillway::policy {
 

@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "policy/planner/plan.h"
+#include "policy/model/plan.h"
 #include "policy/planner/plan_hints.h"
 #include "policy/planner/runtime_planner.h"
 #include "policy/trace/kernel_times.h"

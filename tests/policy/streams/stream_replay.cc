@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "policy/planner/plan_cursor.h"
+#include "policy/model/plan_cursor.h"
 #include "tests/policy/streams/stream_follower.h"
 
 namespace spillway::policy {

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "policy/simulator/machine.h"
+#include "policy/model/machine.h"
 #include "tests/policy/streams/stream.h"
 
 namespace spillway::policy {

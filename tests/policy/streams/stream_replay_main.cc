@@ -8,7 +8,7 @@
 #include <string>
 
 #include "nlohmann/json.hpp"
-#include "policy/trace/workload_file.h"
+#include "policy/model/workload_file.h"
 #include "tests/command_line.h"
 #include "tests/policy/streams/stream.h"
 #include "tests/policy/streams/stream_replay.h"

@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "policy/planner/plan.h"
-#include "policy/trace/units.h"
+#include "policy/model/plan.h"
+#include "policy/model/units.h"
 
 namespace spillway::allocator {
 

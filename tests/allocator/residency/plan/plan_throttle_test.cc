@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "policy/planner/plan.h"
-#include "policy/trace/units.h"
+#include "policy/model/plan.h"
+#include "policy/model/units.h"
 #include "tests/allocator/residency/plan/plan_of.h"
 
 namespace spillway::allocator {

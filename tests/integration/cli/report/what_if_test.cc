@@ -7,7 +7,7 @@
 
 #include "integration/cli/common/units.h"
 #include "integration/cli/simulate/simulation_run.h"
-#include "policy/trace/workload_file.h"
+#include "policy/model/workload_file.h"
 
 namespace spillway::integration {
 namespace {

@@ -1,0 +1,112 @@
+// MigrationPlan: what to move when, over one iteration of the job that repeats. RuntimePlanner makes it,
+// PlanCursor says when its ops may start, the allocator's PlanRunner carries it out. Data only, not changed
+// once it is made; any thread.
+
+#ifndef SPILLWAY_POLICY_MODEL_PLAN_H_
+#define SPILLWAY_POLICY_MODEL_PLAN_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "policy/model/units.h"
+
+namespace spillway::policy {
+
+enum class PlanOpKind : uint8_t {
+  kCopyOut,  // copy the block to `tier`; the GPU copy stays valid until a drop
+  kDrop,     // give up the GPU copy, which must be copied out (kCopyOut) or clean by then
+  kFetch,    // bring the block back to the GPU
+};
+
+// One entry of a plan.
+struct PlanOp {
+  PlanOpKind kind = PlanOpKind::kFetch;
+  PlanTier tier = PlanTier::kHost;  // where the copy goes, lies while the block is away, or comes from
+  // Position in the iteration, 0 .. iteration_launches - 1, from which the op may start, counted on the GPU.
+  // kCopyOut: the last launch that writes the block before it leaves, once it has completed; later ones may
+  // still read the block.
+  // kDrop: the last launch that uses the block, once it has completed.
+  // kFetch: the op may start when the launch before this one has completed; an earlier start is never useful.
+  // Whether the bytes fit by then follows from MigrationPlan::expected_bytes.
+  uint32_t launch = 0;
+  // Position up to which the op is of use.
+  // kCopyOut: the launch of the block's drop, in the next iteration when it is less than `launch`. Copies are
+  // wanted in this order.
+  // kDrop: the launch before which the block is used again or freed, in the next iteration when it is not
+  // more than `launch`.
+  // kFetch: the launch on the GPU when the host is expected to ask for the block: that of its next use or a
+  // little before. expected_bytes counts the block from there on. In the next iteration when it is less than
+  // `launch`.
+  uint32_t needed = 0;
+  TraceBlock block = 0;
+};
+
+// One launch of the iteration as it is expected to come again.
+struct ExpectedLaunch {
+  uint64_t signature = 0;  // SignatureOf(tag, blocks)
+  uint32_t first_use = 0;  // index into MigrationPlan::uses
+  uint32_t use_count = 0;
+};
+
+// A block named by an expected launch.
+struct ExpectedUse {
+  TraceBlock block = 0;
+  // Position of the block's next use, counted from the start of this launch's iteration: the use is in the
+  // next iteration when this is iteration_launches or more.
+  uint32_t next_position = 0;
+};
+
+// How far the host may be ahead of the GPU: by so many launches, or by as many as last so long, whichever is more.
+struct RunAhead {
+  uint32_t launches = 4;
+  Nanos nanos = 2'000'000;
+};
+
+// The ops of one idle interval for which a block is away: a kDrop; before it a kCopyOut, unless one of an
+// earlier interval, of the same iteration or the one before, has copied the same content (then the drop is
+// clean); after it a kFetch, unless the block is freed while it is away. A kCopyOut whose copy is there
+// already and good costs nothing. A kDrop waits for its copy to be complete. If the block's next use
+// overtakes it, the kDrop is left out, and its kFetch with it.
+struct MigrationPlan {
+  LaunchIndex start = 0;                 // index of the launch at position 0; iterations follow without a gap
+  uint32_t iteration_launches = 0;       // launches in the iteration, at least 1
+  std::vector<ExpectedLaunch> launches;  // iteration_launches of them
+  std::vector<ExpectedUse> uses;
+  // In the order of their earliest starts, the same in each iteration. Of those that may start at once:
+  // drops, then copies out, then fetches, each in the order of `needed`. `needed` decides which transfer goes
+  // next in a copy queue.
+  std::vector<PlanOp> ops;
+  // The job has departed from the plan (PlanHints): its ops are carried out as far as there is memory to spare,
+  // and blocks leave as without a plan.
+  bool hints = false;
+
+  // What the plan counts on, from here to the end; empty or 0 when it does not.
+
+  // By position: bytes of the iteration's blocks on the GPU while the GPU is at that launch, or the host is
+  // about to be. Blocks are away from their drop to PlanOp::needed of their fetch. A block that is fetched
+  // ahead adds to those from the fetch to there, and none may then exceed the budget.
+  std::vector<int64_t> expected_bytes;
+  std::vector<Nanos> durations;  // by position, of each launch on the GPU
+  Bytes budget_bytes = 0;        // for the iteration's blocks
+  RunAhead run_ahead;            // while the plan is in force
+
+  uint32_t PositionOf(LaunchIndex index) const {
+    return static_cast<uint32_t>((index - start) % iteration_launches);
+  }
+  // How many launches may be uncompleted when the one at `position` goes. `durations` must be known.
+  uint32_t LaunchesAhead(uint32_t position) const {
+    uint32_t ahead = 0;
+    for (Nanos time = 0; ahead < kMostAhead && (ahead < run_ahead.launches || time < run_ahead.nanos);) {
+      ++ahead;
+      time += durations[(position + uint64_t{iteration_launches} * kMostAhead - ahead) % iteration_launches];
+    }
+    return ahead;
+  }
+  // More launches than these are never counted back: no driver queues more.
+  static constexpr uint32_t kMostAhead = 1024;
+};
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_MODEL_PLAN_H_

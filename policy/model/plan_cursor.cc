@@ -1,0 +1,315 @@
+#include "policy/model/plan_cursor.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace spillway::policy {
+namespace {
+
+using BlockPlace = PlanBlockView::Place;
+
+constexpr size_t kMostCopiesUnderWay = 2;
+// An idle interval of unknown length is taken to be long enough from so many launches on.
+constexpr LaunchIndex kLaunchesOfAGap = 8;
+// Entries that one Poll looks at. Those behind are wanted later; their turn comes as these start or go.
+constexpr int kMostLooks = 128;
+constexpr int kMostStarts = 4;  // then it is looked again at what has ended: each start maps a block
+
+PlanBlock BlockOf(TraceBlock block) { return static_cast<PlanBlock>(block); }
+size_t QueueOf(PlanTier tier) { return static_cast<size_t>(tier); }
+
+}  // namespace
+
+// ---- Taking a plan over.
+
+void PlanCursor::Reset(std::shared_ptr<const MigrationPlan> plan, LaunchIndex gpu) {
+  plan_ = std::move(plan);
+  gpu_ = gpu;
+  evictions_ = copies_ = fetches_ = Turn();
+  uses_.clear();
+  starts_.clear();
+  copies_waiting_.clear();
+  copies_under_way_.clear();
+  fetches_waiting_.clear();
+  fetches_under_way_.clear();
+  headroom_ = Headroom();
+  bytes_wanted_ = 0;
+  if (plan_ == nullptr) return;
+  if (plan_->expected_bytes.size() == plan_->iteration_launches)
+    headroom_ = Headroom(plan_->expected_bytes, plan_->budget_bytes, plan_->start, gpu);
+  SortOps();
+  PlaceTurns();
+  if (!plan_->expected_bytes.empty()) AddWhatIsAway();
+}
+
+void PlanCursor::SortOps() {
+  for (const PlanOp& op : plan_->ops) {
+    if (op.kind == PlanOpKind::kDrop) evictions_.ops.push_back(op);
+    // Right before its drop a copy is part of the eviction.
+    if (op.kind == PlanOpKind::kCopyOut && op.needed != op.launch && !plan_->expected_bytes.empty())
+      copies_.ops.push_back(op);
+    if (op.kind == PlanOpKind::kFetch) fetches_.ops.push_back(op);
+  }
+  if (plan_->durations.size() == plan_->iteration_launches) {
+    starts_.push_back(0);
+    for (const Nanos duration : plan_->durations) starts_.push_back(starts_.back() + duration);
+  }
+  for (uint32_t position = 0; position < plan_->iteration_launches; ++position) {
+    const ExpectedLaunch& launch = plan_->launches[position];
+    for (uint32_t i = 0; i < launch.use_count; ++i)
+      uses_[BlockOf(plan_->uses[launch.first_use + i].block)].push_back(position);
+  }
+}
+
+// At the host's place, or at the plan's start when that was less than an iteration ago: ops of what was
+// launched meanwhile may still be of use.
+void PlanCursor::PlaceTurns() {
+  LaunchIndex now = Now();
+  if (now - plan_->start < plan_->iteration_launches) now = plan_->start;
+  const uint32_t position = plan_->PositionOf(now);
+  for (Turn* turn : {&evictions_, &copies_, &fetches_}) {
+    std::ranges::stable_sort(turn->ops, {}, &PlanOp::launch);
+    turn->iteration = (now - plan_->start) / plan_->iteration_launches;
+    turn->at = static_cast<size_t>(std::ranges::lower_bound(turn->ops, position, {}, &PlanOp::launch) -
+                                   turn->ops.begin());
+    if (turn->at < turn->ops.size()) continue;
+    turn->at = 0;
+    ++turn->iteration;
+  }
+}
+
+// A block that is away when the plan begins comes back for its next use, whatever made it leave.
+void PlanCursor::AddWhatIsAway() {
+  const LaunchIndex now = mover_.Launched();
+  for (const auto& [block, positions] : uses_) {
+    mover_.Visit(block, PlanTier::kHost, [&, id = block](const PlanBlockView& view) {
+      if (view.place == BlockPlace::kAway || view.place == BlockPlace::kLeaving) {
+        const LaunchIndex use = NextUse(id, now);
+        fetches_waiting_.insert({use, id, use});
+      }
+      return PlanMove::kNothing;
+    });
+  }
+}
+
+// ---- Where the job is in the plan.
+
+LaunchIndex PlanCursor::IndexOf(uint64_t iteration, uint32_t position) const {
+  return plan_->start + iteration * plan_->iteration_launches + position;
+}
+
+// The launch at PlanOp::needed of the op whose turn it is.
+LaunchIndex PlanCursor::NeededAt(const Turn& turn) const {
+  return IndexOf(turn.iteration + (turn.op().needed < turn.op().launch ? 1 : 0), turn.op().needed);
+}
+
+LaunchIndex PlanCursor::Now() const {
+  const LaunchIndex launched = mover_.Launched();
+  return plan_ == nullptr ? launched : std::max(launched, plan_->start);
+}
+
+LaunchIndex PlanCursor::NextUse(PlanBlock block, LaunchIndex from) const {
+  if (plan_ == nullptr) return kNever;
+  const auto found = uses_.find(block);
+  if (found == uses_.end()) return kNever;
+  from = std::max(from, plan_->start);
+  const uint64_t iteration = (from - plan_->start) / plan_->iteration_launches;
+  const auto next = std::ranges::lower_bound(found->second, plan_->PositionOf(from));
+  return next != found->second.end() ? IndexOf(iteration, *next)
+                                     : IndexOf(iteration + 1, found->second.front());
+}
+
+// ---- Moving.
+
+bool PlanCursor::Poll(LaunchIndex gpu, bool memory_wanted) {
+  if (plan_ == nullptr) return false;
+  gpu_ = gpu;
+  bool progress = PollEvictions();
+  progress |= PollCopies();
+  QueueFetches();
+  if (!memory_wanted) progress |= PollFetches();
+  return progress;
+}
+
+bool PlanCursor::PollEvictions() {
+  bool progress = false;
+  for (size_t tried = 0; tried < evictions_.ops.size(); ++tried, evictions_.Next()) {
+    const PlanOp& op = evictions_.op();
+    const LaunchIndex index = IndexOf(evictions_.iteration, op.launch);
+    if (!mover_.Completed(index)) break;
+    const PlanBlock block = BlockOf(op.block);
+    progress |= mover_.Visit(block, op.tier, [&](const PlanBlockView& view) {
+      // Used by a later launch already: the host has run past the whole idle interval.
+      if (view.place != BlockPlace::kOnGpu || !view.may_leave || view.used > index + 1)
+        return PlanMove::kNothing;
+      // So late that it would not be away for half of the time.
+      if (2 * (gpu_ - std::min(gpu_, index)) > NextUse(block, index + 1) - index) return PlanMove::kNothing;
+      return PlanMove::kEvict;
+    });
+  }
+  return progress;
+}
+
+// Copies of what stays for now, as its content becomes final.
+bool PlanCursor::PollCopies() {
+  for (size_t tried = 0; tried < copies_.ops.size(); ++tried, copies_.Next()) {
+    if (IndexOf(copies_.iteration, copies_.op().launch) >= gpu_) break;
+    copies_waiting_.insert({NeededAt(copies_), BlockOf(copies_.op().block), copies_.op().tier});
+  }
+  LookAtCopiesUnderWay();
+  bool progress = false;
+  int looks = 0;
+  for (auto it = copies_waiting_.begin();
+       it != copies_waiting_.end() && copies_under_way_.size() < kMostCopiesUnderWay && looks < kMostLooks;
+       ++looks) {
+    if (it->wanted <= gpu_) {  // its drop has come and copies it
+      it = copies_waiting_.erase(it);
+      continue;
+    }
+    bool stays = false;
+    const bool started = mover_.Visit(it->block, it->tier, [&](const PlanBlockView& view) {
+      if (!view.live) return PlanMove::kNothing;
+      stays = view.place != BlockPlace::kOnGpu || !view.may_copy || !LongEnough(*it, view.copy_bytes);
+      return stays ? PlanMove::kNothing : PlanMove::kCopyOut;
+    });
+    if (started) copies_under_way_.push_back(*it);
+    progress |= started;
+    it = stays ? std::next(it) : copies_waiting_.erase(it);
+  }
+  return progress;
+}
+
+// A copy that a launch took back waits for the next idle interval.
+void PlanCursor::LookAtCopiesUnderWay() {
+  std::erase_if(copies_under_way_, [this](const Copy& copy) {
+    bool ended = false;
+    mover_.Visit(copy.block, copy.tier, [&](const PlanBlockView& view) {
+      ended = view.place != BlockPlace::kLeaving && view.place != BlockPlace::kDraining;
+      if (view.place == BlockPlace::kOnGpu && !view.copied) copies_waiting_.insert(copy);
+      return PlanMove::kNothing;
+    });
+    return ended;
+  });
+}
+
+PlanCursor::Gap PlanCursor::GapBefore(PlanBlock block) const {
+  const LaunchIndex now = Now();
+  const LaunchIndex use = NextUse(block, now);
+  if (use == kNever) return {kNever, 0};
+  if (starts_.empty()) return {use - now, 0};
+  const auto iterations = static_cast<Nanos>((use - plan_->start) / plan_->iteration_launches) -
+                          static_cast<Nanos>((now - plan_->start) / plan_->iteration_launches);
+  const Nanos nanos =
+      iterations * starts_.back() + starts_[plan_->PositionOf(use)] - starts_[plan_->PositionOf(now)];
+  return {use - now, nanos};
+}
+
+// A launch that names the block takes a copy under way back: it must fit between two uses.
+bool PlanCursor::LongEnough(const Copy& copy, Bytes bytes) const {
+  const Gap gap = GapBefore(copy.block);
+  const double rate = mover_.RateOut(copy.tier);
+  if (gap.nanos == 0 || rate == 0) return gap.launches >= kLaunchesOfAGap;
+  return static_cast<double>(gap.nanos) > 1.5 * (static_cast<double>(bytes) / rate * 1e9);
+}
+
+// Those whose earliest start has come.
+void PlanCursor::QueueFetches() {
+  for (size_t tried = 0; tried < fetches_.ops.size(); ++tried, fetches_.Next()) {
+    if (IndexOf(fetches_.iteration, fetches_.op().launch) > std::max(gpu_, plan_->start)) break;
+    const LaunchIndex due = NeededAt(fetches_);
+    // It may be due before the use itself. Until that launch has come, late is better than never.
+    const PlanBlock block = BlockOf(fetches_.op().block);
+    const LaunchIndex use = NextUse(block, due);
+    if (use != kNever) fetches_waiting_.insert({due, block, use});
+  }
+}
+
+void PlanCursor::NoteUnplanned(PlanBlock block, Bytes bytes, LaunchIndex gpu) {
+  if (plan_ == nullptr) return;
+  const LaunchIndex use = NextUse(block, mover_.Launched());
+  if (use == kNever) return;
+  headroom_.Add(gpu, use, -static_cast<int64_t>(bytes));
+  if (headroom_.known()) fetches_waiting_.insert({use, block, use});
+}
+
+bool PlanCursor::PollFetches() {
+  headroom_.MoveTo(gpu_);
+  bytes_wanted_ = 0;
+  bool progress = LookAtFetchesUnderWay();
+  Blocked blocked = {IsBusy(PlanTier::kHost), IsBusy(PlanTier::kDisk)};
+  int looks = 0, started = 0;
+  for (auto it = fetches_waiting_.begin();
+       it != fetches_waiting_.end() && !(blocked[0] && blocked[1]) && looks < kMostLooks; ++looks) {
+    const Start result = TryFetch(*it, &blocked);
+    progress |= result == Start::kStarted;
+    it = result == Start::kStarted || result == Start::kGone ? fetches_waiting_.erase(it) : std::next(it);
+    if (result == Start::kStarted && ++started == kMostStarts) break;
+  }
+  return progress;
+}
+
+// Forgets those that have ended. One that was taken back does not count as there any more and waits for its
+// turn again.
+bool PlanCursor::LookAtFetchesUnderWay() {
+  return std::erase_if(fetches_under_way_, [this](const FetchUnderWay& one) {
+           bool ended = false;
+           mover_.Visit(one.fetch.block, one.tier, [&](const PlanBlockView& view) {
+             ended = view.place != BlockPlace::kArriving;
+             if (view.place == BlockPlace::kAway) {
+               headroom_.Add(std::max(one.from, gpu_), one.fetch.due, -static_cast<int64_t>(one.bytes));
+               fetches_waiting_.insert(one.fetch);
+             }
+             return PlanMove::kNothing;
+           });
+           return ended;
+         }) != 0;
+}
+
+// Enough for the tier to have work until the next Poll, no more: memory is taken at the start.
+bool PlanCursor::IsBusy(PlanTier tier) const {
+  size_t fetches = 0;
+  Bytes bytes = 0;
+  for (const FetchUnderWay& one : fetches_under_way_) {
+    if (one.tier != tier) continue;
+    ++fetches;
+    bytes += one.bytes;
+  }
+  return mover_.IsBusy(tier, fetches, bytes);
+}
+
+PlanCursor::Start PlanCursor::TryFetch(const Fetch& fetch, Blocked* blocked) {
+  Start result = Start::kNothingToDo;
+  PlanTier tier = PlanTier::kHost;
+  Bytes bytes = 0;
+  const bool started = mover_.Visit(fetch.block, tier, [&](const PlanBlockView& view) {
+    const LaunchIndex host = mover_.Launched();
+    if (fetch.use < host) {
+      result = Start::kGone;
+      return PlanMove::kNothing;
+    }
+    // It is on its way, there, freed, or may not return yet: it stays in the queue until its use is over.
+    if (view.place != BlockPlace::kAway || !view.may_return) return PlanMove::kNothing;
+    tier = view.tier;
+    bytes = view.bytes;
+    if ((*blocked)[QueueOf(tier)]) return PlanMove::kNothing;
+    const bool fits = fetch.due <= host || headroom_.Fits(gpu_, fetch.due, bytes);
+    const bool free = bytes <= view.free_bytes;
+    if (fits && !free) bytes_wanted_ = std::max(bytes_wanted_, bytes);
+    if (!fits || !free) {
+      result = Start::kMustWait;
+      return PlanMove::kNothing;
+    }
+    return PlanMove::kFetch;
+  });
+  if (started) {
+    result = Start::kStarted;
+    fetches_under_way_.push_back({fetch, gpu_, bytes, tier});
+    headroom_.Add(gpu_, fetch.due, static_cast<int64_t>(bytes));
+    (*blocked)[QueueOf(tier)] = IsBusy(tier);
+  } else if (result == Start::kMustWait) {
+    (*blocked)[QueueOf(tier)] = true;
+  }
+  return result;
+}
+
+}  // namespace spillway::policy

@@ -1,0 +1,178 @@
+// PlanCursor: when an op of a MigrationPlan may start. Given the GPU's progress, it goes through the plan's
+// ops and has its PlanMover begin those that may start. Keeps no clock, moves no bytes, takes no lock.
+// PlanRunner drives it by what completes on a device, tests by what a simulated job does. One thread at a
+// time; nothing fails: an op that cannot start is left out, and its block moves on demand.
+//
+// The rules:
+// - A drop starts when its launch has completed, unless the host has used the block again since, or half of
+//   the idle interval is over.
+// - A copy out waits, from its launch's completion on, for an idle interval between two uses that is long
+//   enough: the most urgent first, few at a time. Once its drop has come, it is made with the drop.
+// - A fetch waits from its earliest start, in one queue per tier, in the order of need, until there is
+//   headroom during all launches up to its need and free memory now. What the host asks for next needs only
+//   the memory. A fetch that must wait blocks its own queue, not the other.
+
+#ifndef SPILLWAY_POLICY_MODEL_PLAN_CURSOR_H_
+#define SPILLWAY_POLICY_MODEL_PLAN_CURSOR_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "policy/model/headroom.h"
+#include "policy/model/plan.h"
+#include "policy/model/units.h"
+
+namespace spillway::policy {
+
+// The low half of a TraceBlock: the block, whatever tensor it is given to.
+using PlanBlock = uint32_t;
+
+// A block as its mover sees it now.
+struct PlanBlockView {
+  enum class Place : uint8_t {
+    kOnGpu,     // its content is there
+    kLeaving,   // being copied out, to be dropped or not
+    kDraining,  // there, but what was copied out and then taken back has not ended yet
+    kAway,      // its content lies elsewhere
+    kArriving,  // on its way back
+    kOther,     // nowhere, or on its way by other means
+  };
+  Place place = Place::kOther;
+  bool live = false;                         // allocated and not freed
+  bool may_leave = false, may_copy = false;  // kOnGpu: nothing prevents an eviction; a copy out
+  bool may_return = false;                   // kAway: nothing prevents a fetch
+  bool copied = false;                       // kOnGpu: a copy from before lies elsewhere
+  PlanTier tier = PlanTier::kHost;           // kAway: where it comes from
+  Bytes bytes = 0;                           // that it takes on the GPU
+  Bytes copy_bytes = 0;                      // that a copy out moves
+  Bytes free_bytes = 0;                      // of the GPU's memory
+  LaunchIndex used = 0;  // the last launch that names it of those that passed the gate, plus 1; 0: none
+};
+
+enum class PlanMove : uint8_t { kNothing, kEvict, kCopyOut, kFetch };
+
+// Moves blocks for a PlanCursor, and knows where they are.
+class PlanMover {
+ public:
+  virtual ~PlanMover() = default;
+
+  // Shows `decide` the block and begins the move that it returns; nothing else can touch the block in
+  // between. `tier`: of a copy out or eviction. True when a move has begun.
+  virtual bool Visit(PlanBlock block, PlanTier tier,
+                     absl::FunctionRef<PlanMove(const PlanBlockView&)> decide) = 0;
+  // Whether the launch has completed on the GPU. Launches of several streams complete in any order.
+  virtual bool Completed(LaunchIndex launch) = 0;
+  // Launches before this one have passed the gate.
+  virtual LaunchIndex Launched() const = 0;
+  // Whether so many fetches of so many bytes under way from the tier are enough.
+  virtual bool IsBusy(PlanTier tier, size_t fetches, Bytes bytes) const = 0;
+  // Bytes per second that copies out to the tier have reached; 0: not known.
+  virtual double RateOut(PlanTier tier) const = 0;
+};
+
+class PlanCursor {
+ public:
+  explicit PlanCursor(PlanMover* mover) : mover_(*mover) {}
+
+  // Puts `plan` in force; null: there is nothing to do. Moves under way go on. `gpu`: launches before it have
+  // completed.
+  void Reset(std::shared_ptr<const MigrationPlan> plan, LaunchIndex gpu);
+  bool active() const { return plan_ != nullptr; }
+
+  // Begins what may start now; true when something has begun or ended. `gpu`: launches before it have
+  // completed. `memory_wanted`: a launch waits for memory, so nothing is fetched ahead.
+  bool Poll(LaunchIndex gpu, bool memory_wanted);
+  // A block of so many bytes leaves outside the plan: it is to come back for its next use.
+  void NoteUnplanned(PlanBlock block, Bytes bytes, LaunchIndex gpu);
+
+  // Free bytes that a fetch waits for which may start otherwise; 0: none does.
+  Bytes bytes_wanted() const { return bytes_wanted_; }
+  // Next uses count from here on: the host's place, or the plan's start if that is later.
+  LaunchIndex Now() const;
+  // The first launch from `from` on that uses the block by the plan; kNever without a plan or a use.
+  LaunchIndex NextUse(PlanBlock block, LaunchIndex from) const;
+
+ private:
+  // A list of ops that comes round once an iteration, and the op whose turn it is.
+  struct Turn {
+    std::vector<PlanOp> ops;  // by launch
+    uint64_t iteration = 0;   // gone through since the plan's start
+    size_t at = 0;
+    const PlanOp& op() const { return ops[at]; }
+    void Next() {
+      if (++at < ops.size()) return;
+      at = 0;
+      ++iteration;
+    }
+  };
+  struct Copy {
+    LaunchIndex wanted = 0;
+    PlanBlock block = 0;
+    PlanTier tier = PlanTier::kHost;
+    bool operator<(const Copy& other) const {
+      return std::tie(wanted, block) < std::tie(other.wanted, other.block);
+    }
+  };
+  struct Fetch {
+    LaunchIndex due = 0;  // the block must be there when this launch comes
+    PlanBlock block = 0;
+    LaunchIndex use = 0;  // the block's next use, after which the fetch is of no use
+    bool operator<(const Fetch& other) const {
+      return std::tie(due, block, use) < std::tie(other.due, other.block, other.use);
+    }
+  };
+  struct FetchUnderWay {
+    Fetch fetch;
+    LaunchIndex from = 0;  // counted in headroom_ from here on
+    Bytes bytes = 0;
+    PlanTier tier = PlanTier::kHost;
+  };
+  // An idle interval from where the host is to a block's next use.
+  struct Gap {
+    LaunchIndex launches = 0;
+    Nanos nanos = 0;  // 0: not known
+  };
+  enum class Start : uint8_t { kNothingToDo, kStarted, kMustWait, kGone };
+  using Blocked = std::array<bool, 2>;  // by tier
+
+  void SortOps();
+  void PlaceTurns();
+  void AddWhatIsAway();
+  LaunchIndex IndexOf(uint64_t iteration, uint32_t position) const;
+  LaunchIndex NeededAt(const Turn& turn) const;
+
+  bool PollEvictions();
+  bool PollCopies();
+  void LookAtCopiesUnderWay();
+  Gap GapBefore(PlanBlock block) const;
+  bool LongEnough(const Copy& copy, Bytes bytes) const;
+  void QueueFetches();
+  bool PollFetches();
+  bool LookAtFetchesUnderWay();
+  Start TryFetch(const Fetch& fetch, Blocked* blocked);
+  bool IsBusy(PlanTier tier) const;
+
+  PlanMover& mover_;
+  std::shared_ptr<const MigrationPlan> plan_;
+  LaunchIndex gpu_ = 0;
+  std::vector<Nanos> starts_;  // by position, and the iteration's length; empty: durations are not known
+  std::unordered_map<PlanBlock, std::vector<uint32_t>> uses_;  // positions, ascending
+  Turn evictions_, copies_, fetches_;
+  std::set<Copy> copies_waiting_;
+  std::vector<Copy> copies_under_way_;
+  std::set<Fetch> fetches_waiting_;
+  std::vector<FetchUnderWay> fetches_under_way_;
+  Headroom headroom_;
+  Bytes bytes_wanted_ = 0;
+};
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_MODEL_PLAN_CURSOR_H_

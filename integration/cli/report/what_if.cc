@@ -8,8 +8,8 @@
 #include "absl/strings/str_format.h"
 #include "integration/cli/page/report_units.h"
 #include "integration/cli/simulate/simulation_run.h"
-#include "policy/model/machine.h"
 #include "policy/model/lifetimes.h"
+#include "policy/model/machine.h"
 #include "policy/model/workload_file.h"
 
 namespace spillway::integration {

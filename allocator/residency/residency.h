@@ -153,9 +153,12 @@ class Residency {
   // with hints (MigrationPlan::hints). Neither of these two allocates.
   virtual void SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) = 0;
 
-  // Which accesses write, as far as sampled launches have shown by now; null before anything is known. A
-  // snapshot: the same one until something new is known. Any thread.
+  // Which accesses write, as far as sampled launches have shown by now, and guesses where they have not; null
+  // before there is any. A snapshot: the same one until something new is known. Any thread.
   virtual std::shared_ptr<const policy::WriteFacts> LearntWrites() const { return nullptr; }
+  // What other runs have learnt of writes (WriteFacts::Guess). Plans use it, and what is dropped by it is checked as
+  // ever. Any thread.
+  virtual void GuessWrites(const std::vector<policy::FormFacts>& guesses) {}
 
   // ---- Reports.
 

@@ -14,8 +14,9 @@ namespace spillway::integration {
 
 // Who may read a file that is new. One that is there, and this user's, keeps the permissions that it has.
 enum class Readers : uint8_t {
-  kOwner,     // what has the job's command line
-  kEveryone,  // as far as the umask lets them
+  kOwner,       // what has the job's command line
+  kOwnerAlone,  // likewise, whatever permissions the file has that is replaced
+  kEveryone,    // as far as the umask lets them
 };
 
 // For tests: the way of file systems that have no files without a name.

@@ -264,6 +264,8 @@ std::string MetricsJson(const Figures& figures) {
     entry["plan_period_launches"] = device.plan_iteration_launches;
     entry["plan_readoptions"] = device.plan_readoptions;
     entry["plan_improvements"] = device.plan_improvements;
+    entry["plan_accesses"] = device.plan_accesses;
+    entry["plan_accesses_known"] = device.plan_accesses_known;
     entry["plan_paths"] = device.plan_sequences;
     entry["followed_launches"] = device.followed_launches;
     entry["step_marks"] = device.iteration_marks;

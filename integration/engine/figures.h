@@ -31,6 +31,8 @@ struct DeviceFigures {
   uint64_t plan_improvements = 0;             // better plans for the sequence that the job was on
   uint64_t plan_sequences = 0;                // known now
   uint64_t followed_launches = 0;             // that came as the sequence has them
+  uint64_t plan_accesses = 0;                 // of an iteration of the plan made last
+  uint64_t plan_accesses_known = 0;           // of these: whether they write was known when it was made
   uint64_t iteration_marks = 0;               // ends of iterations that the job marked
   IterationForecast forecast;                 // as of now; what is reported is that of `steady`
   SteadyIterations steady;                    // set by the reporter

@@ -28,6 +28,7 @@
 #include "integration/engine/figures.h"
 #include "integration/engine/gpu_sharing.h"
 #include "integration/engine/job_pause.h"
+#include "integration/engine/job_profile.h"
 #include "integration/engine/job_reports.h"
 #include "integration/engine/sizing.h"
 #include "integration/engine/tiers.h"
@@ -135,6 +136,7 @@ class Runtime {
   EvictionSwitch evictions_;
   JobPause pause_;
   GpuSharing sharing_;
+  JobProfile profile_;
   JobReports reports_;
   AuditSetup audit_;
   std::unique_ptr<BlockTrust> trust_;  // SPILLWAY_TRUST=strict, else null

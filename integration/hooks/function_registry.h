@@ -172,6 +172,8 @@ class FunctionRegistry {
   void SetDenyList(const DenyList* list) { deny_list_ = list; }
   // How the versions of NCCL in the process are found, for tests. To be called before the first Find.
   void SetNcclVersions(std::function<std::vector<int>()> versions) { nccl_versions_ = std::move(versions); }
+  // The functions that were learnt after the first `seen`, in that order. Any thread; takes the lock.
+  std::vector<const FunctionInfo*> LearntSince(size_t seen);
   // A function with that tag, or null. Any thread; takes the lock.
   const FunctionInfo* FindByTag(uint64_t tag);
 
@@ -231,6 +233,7 @@ class FunctionRegistry {
   HandleKinds kinds_ ABSL_GUARDED_BY(mu_);
   // Infos live as long as the registry, and equal ones are shared: loading the same module again adds none.
   std::unordered_multimap<uint64_t, std::unique_ptr<const FunctionInfo>> infos_ ABSL_GUARDED_BY(mu_);
+  std::vector<const FunctionInfo*> in_order_ ABSL_GUARDED_BY(mu_);  // as they were learnt
 };
 
 // The kernel of a graph's node whose parameters the driver gives out, in the member of its kind.

@@ -19,6 +19,10 @@ char** WholeEnvironment();
 // Empty where the variable is not set.
 std::string EnvironmentValue(const char* name);
 
+// Of that name, in the user's cache directory: XDG_CACHE_HOME/spillway, or HOME/.cache/spillway. Empty where neither is an
+// absolute path.
+std::string UserCacheFile(const std::string& name);
+
 // Null where the variable is not set. Valid until the next setenv.
 const char* EnvironmentVariable(const char* name);
 

@@ -83,6 +83,12 @@ struct PathOrNone {
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view accepted);
 };
 
+// A path, or what PathOrNone takes for none: empty. Not set: the default.
+struct PathOrOff {
+  using Value = std::optional<std::string>;
+  static absl::StatusOr<Value> Read(std::string_view text, std::string_view accepted);
+};
+
 // A path that the preload has used before the engine reads settings. So nothing is refused here: any text is
 // taken.
 struct UnjudgedPath {

@@ -195,7 +195,7 @@ absl::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text) {
 
 absl::StatusOr<std::optional<WriteLimit>> ParseWriteLimit(std::string_view text) {
   constexpr std::chrono::hours kIntervals[] = {std::chrono::hours(1), std::chrono::days(1),
-                                             std::chrono::weeks(1), std::chrono::days(30)};
+                                               std::chrono::weeks(1), std::chrono::days(30)};
   static const auto* const kNames = new std::vector<std::string>{"hour", "day", "week", "month"};
   const auto refused = absl::InvalidArgumentError(
       "none, 0, or a size from 2MiB on for each hour, day, week or month, such as 2TB/day");

@@ -145,6 +145,8 @@ class _DeviceAlways(Counters):
     plan_period_launches: int
     plan_readoptions: int
     plan_improvements: int
+    plan_accesses: int
+    plan_accesses_known: int
     plan_paths: int
     followed_launches: int
     step_marks: int

@@ -77,7 +77,7 @@ class Reader {
     return true;
   }
 
-  std::unordered_set<TraceBlock> out_;  // handed out
+  std::unordered_set<TraceBlock> out_;                          // handed out
   std::unordered_map<uint64_t, std::set<uint32_t>> blocks_of_;  // how many blocks launches of a tag name
   Bytes out_bytes_ = 0;
 };

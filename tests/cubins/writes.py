@@ -89,7 +89,7 @@ def role(kind):
     """"r": only read; "w": may be written; "": no memory; None: the type does not say."""
     if kind.endswith("*"):
         inner = kind[:-1].rstrip()
-        return None if inner.endswith("*") or "void" in inner else "r" if inner.endswith(" const") else "w"
+        return None if "*" in inner or "void" in inner else "r" if inner.endswith(" const") else "w"
     if TENSOR.match(kind):
         return "r" if re.search(r"[\w>] const,", kind) else "w"
     return "" if SCALAR.match(kind) else None
@@ -125,6 +125,7 @@ def contradictions(shapes):
     for name, (order, operands, results, _) in BY_SOURCE.items():
         if name not in shapes:
             yield f"{name}: no library has such a kernel"
+            continue
         row = row_of(shapes[name])
         if row and row[:3] != (order, operands, results):
             yield f"{name}: by its types it is {row[:3]}"

@@ -1,6 +1,8 @@
 """What one run of a job has learnt, for the next (SPILLWAY_PROFILE): the example job with too little memory, twice with one
 profile, and once with one in which each fact is wrong. All have the bits of the run with enough memory. The second run's
-first plan knows what is written; the third one writes more, and its profile is right afterwards.
+first plan knows what is written; the third one finds copies that its plans believed in out of date.
+
+    build/venv/bin/python tests/jobs/profile.py --build build --steps 20 --kernel-time 3ms --host-memory 0 --disk 4e8    # by hand
 """
 
 import json
@@ -11,8 +13,6 @@ import harness
 import job
 from harness import MIB
 
-STEPS = 12
-TRAIN = (*harness.MODEL, "--batch", "4", "--optimizer-form", "plain", "--steps", str(STEPS))
 SHARE = 0.5  # of the memory that the job needs
 KNOWN = 0.9  # of the accesses of an iteration, for its writes to count as known
 
@@ -21,6 +21,7 @@ class Judge:
     def __init__(self, args):
         self.args = args
         self.problems = harness.Problems()
+        self.train = (*harness.MODEL, "--batch", "4", "--optimizer-form", "plain", "--steps", str(args.steps))
         self.here = harness.machine(args, "profile", "--mode", "strict", "--kernel-time", str(args.kernel_time))
         self.whole = self.run("whole", job.UNCAPPED, None)
         if not self.problems.expect(self.whole.report is not None, f"uncapped: {self.whole.log[-3000:]}"):
@@ -28,14 +29,17 @@ class Judge:
         self.memory = int(self.whole.keys["peak_bytes"] * SHARE)
 
     def run(self, name, mode, cap, script=job.TRAIN, **variables):
-        return job.run_job(self.here, mode, TRAIN, cap, script=script, name=name, show=lambda _: False, timeout=500,
+        return job.run_job(self.here, mode, self.train, cap, script=script, name=name, show=lambda _: False, timeout=500,
                            extra_environment=variables)  # fmt: skip
 
     def capped(self, name, profile):
         """The run, and Spillway's figures at the beginning of each step."""
         notes = self.here.work / f"{name}.steps.json"
         notes.unlink(missing_ok=True)
-        cap = job.Cap(self.memory, "1GiB", None, {"log": "info"})
+        settings = {"log": "info"}
+        if self.args.disk:
+            settings["io_model"] = f"read:{self.args.disk},write:{self.args.disk}"
+        cap = job.Cap(self.memory, self.args.host_memory, str(self.here.work), settings)
         seen = self.run(name, job.PRELOAD, cap, Path(__file__).with_name("stats_probe.py"), STATS_PROBE_FILE=str(notes),
                         SPILLWAY_PROFILE=str(profile))  # fmt: skip
         if self.problems.expect(seen.report is not None, f"{name}: status {seen.exit_status}\n{seen.log[-3000:]}"):
@@ -51,6 +55,7 @@ class Step:
         device = after["devices"][0]
         self.plans = device["plans"]
         self.known = device["plan_accesses_known"] / device["plan_accesses"] if device["plan_accesses"] else None
+        self.lost = sum(after["lost_seconds"].values()) - sum(before["lost_seconds"].values())
         self.written = (after["spilled_bytes"] - before["spilled_bytes"]) / MIB
         self.mismatches = after["hash_mismatches"]
 
@@ -62,6 +67,7 @@ def steps_of(notes):
 def table(name, steps):
     print(f"{name}: known    " + " ".join("  -- " if step.known is None else f"{step.known:5.2f}" for step in steps), flush=True)
     print(f"{name}: MiB out  " + " ".join(f"{step.written:5.0f}" for step in steps))
+    print(f"{name}: lost     " + " ".join(f"{step.lost / step.seconds:5.2f}" for step in steps))
     print(f"{name}: seconds  " + " ".join(f"{step.seconds:5.2f}" for step in steps))
 
 
@@ -71,7 +77,10 @@ def first_known(steps):
 
 
 def main():
-    judge = Judge(harness.arguments(__doc__, ("--kernel-time", {"default": "2ms", "help": "each kernel lasts at least so long"})))
+    judge = Judge(harness.arguments(__doc__, ("--steps", {"type": int, "default": 10}),
+                                    ("--kernel-time", {"default": "2ms", "help": "each kernel lasts at least so long"}),
+                                    ("--host-memory", {"default": "1GiB"}),
+                                    ("--disk", {"help": "bytes a second of the disk in each direction (default: as it is)"})))  # fmt: skip
     expect = judge.problems.expect
     profile = judge.here.work / "profile.txt"
     profile.unlink(missing_ok=True)

@@ -17,7 +17,8 @@ struct KernelRow {
   Order order;
   uint8_t operands;  // at most, that are only read
   uint8_t results;   // at most; an operand that is written in place is one of them
-  uint8_t sure;      // leading operands that are blocks wherever a result is one
+  uint8_t
+      sure;  // of the pointers that stand first, leading ones that are blocks wherever another pointer is one
 };
 
 constexpr KernelRow kRows[] = {
@@ -66,14 +67,22 @@ std::vector<FormFacts> KnownWrites(std::string_view name, uint64_t tag) {
   const std::string_view base = KernelBaseName(name);
   const auto* const row = std::ranges::lower_bound(kRows, base, {}, &KernelRow::name);
   if (row == std::end(kRows) || row->name != base) return known;
-  // Which of its pointers name blocks is not known. But of those that do so many at most are results, and all others
-  // stand before them, or behind.
-  for (uint32_t blocks = 1; blocks <= uint32_t{row->operands} + row->results; ++blocks) {
-    const uint32_t results = std::min<uint32_t>(blocks, row->results);
-    const uint64_t reads = row->order == Order::kResultsFirst
-                               ? FirstBits(blocks) & ~FirstBits(results)
-                               : FirstBits(std::max(blocks - results, std::min<uint32_t>(blocks, row->sure)));
-    if (reads != 0) known.push_back({{tag, blocks}, reads, 0});
+  // Which of its pointers name blocks is not known, where fewer than all do. But of those that do so many at most are
+  // results, and all others stand before them, or behind.
+  const uint32_t pointers = uint32_t{row->operands} + row->results;
+  for (uint32_t blocks = 1; blocks <= pointers; ++blocks) {
+    const uint64_t all = FirstBits(blocks);
+    const uint32_t others = blocks - std::min<uint32_t>(blocks, row->results),
+                   sure = std::min<uint32_t>(blocks, row->sure);
+    uint64_t reads = 0, writes = 0;
+    if (row->order == Order::kResultsFirst) {
+      reads = all & ~FirstBits(row->results);
+      writes = FirstBits(blocks == pointers ? row->results : sure);
+    } else {
+      reads = FirstBits(std::max(others, sure));
+      writes = blocks == pointers ? all & ~reads : 0;
+    }
+    if ((reads | writes) != 0) known.push_back({{tag, blocks}, reads, writes});
   }
   return known;
 }

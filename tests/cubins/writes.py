@@ -24,13 +24,13 @@ TABLE = Path(__file__).resolve().parents[2] / "integration" / "profile" / "kerne
 MOST = 8  # pointers of a row: a kernel of more names more blocks than it is worth
 FIRST, LAST = "kResultsFirst", "kResultsLast"
 
-# NAME: (order, operands, results, sure), with the place in PyTorch's source. `sure`: leading operands that are no smaller than
-# any result.
+# NAME: (order, operands, results, sure), with the place in PyTorch's source. `sure`: of the pointers that stand first, leading
+# ones to tensors no smaller than any other.
 BY_SOURCE = {
     # CUDALoops.cuh, Loops.cuh: a TensorIterator's one output stands before its inputs, whatever the functor
-    "vectorized_elementwise_kernel": (FIRST, 4, 1, 0),
-    "unrolled_elementwise_kernel": (FIRST, 4, 1, 0),
-    "elementwise_kernel": (FIRST, 4, 1, 0),
+    "vectorized_elementwise_kernel": (FIRST, 4, 1, 1),
+    "unrolled_elementwise_kernel": (FIRST, 4, 1, 1),
+    "elementwise_kernel": (FIRST, 4, 1, 1),
     # Reduce.cuh, struct ReduceOp: src, dst[2], acc_buf, cta_buf
     "reduce_kernel": (LAST, 1, 4, 1),
     # Shape.cu: the output, and the inputs in CatArrInputTensorMetadata
@@ -53,7 +53,7 @@ OPERATORS = set("""
     neg exp log sqrt rsqrt abs pow.Tensor_Scalar tanh sigmoid relu gelu silu leaky_relu where.self maximum minimum
     tanh_backward sigmoid_backward threshold_backward gelu_backward silu_backward native_dropout_backward
     add.out sub.out mul.out div.out neg.out exp.out tanh.out sigmoid.out gelu.out gelu_backward.grad_input silu.out tanh_backward.grad_input
-    add_.Tensor sub_.Tensor mul_.Tensor div_.Tensor copy_ addcmul_ addcdiv_ lerp_.Scalar lerp_.Tensor masked_fill_.Tensor
+    zero_ fill_.Scalar add_.Scalar mul_.Scalar div_.Scalar sqrt_ neg_ exp_ relu_ clamp_ add_.Tensor sub_.Tensor mul_.Tensor div_.Tensor copy_ addcmul_ addcdiv_ lerp_.Scalar lerp_.Tensor masked_fill_.Tensor
     _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data _softmax.out _log_softmax.out _softmax_backward_data.out
     _log_softmax_backward_data.out embedding embedding_dense_backward index_select gather gather.out clone sum.dim_IntList
     sum.IntList_out mean.dim sum convolution_overrideable cudnn_convolution avg_pool2d avg_pool2d.out masked_fill.Scalar
@@ -61,6 +61,7 @@ OPERATORS = set("""
 """.split())  # fmt: skip
 
 SURE = {"native_layer_norm": 1, "native_dropout": 1}  # as in BY_SOURCE
+NORMS = {"aten::_foreach_norm.Scalar": (LAST, 8, 0, 0)}  # of a list: the results have an element each, and are no blocks
 
 SCALAR = re.compile(r"(unsigned )?(bool|char|signed char|short|int|long|long long|float|double)( const)?$|c10::(complex<\w+>|Half|BFloat16)( const)?$"
                     r"|at::PhiloxCudaState$|std::(multiplies|plus)<.*>$")  # fmt: skip
@@ -106,7 +107,7 @@ def row_of(shapes):
     if len(shapes) != 1:
         return None
     (shape,) = shapes
-    found = shape and len(shape) <= MOST and (re.fullmatch("(?P<w>w+)(?P<r>r+)", shape) or re.fullmatch("(?P<r>r+)(?P<w>w+)", shape))
+    found = shape and len(shape) <= MOST and (re.fullmatch("(?P<w>w+)(?P<r>r*)", shape) or re.fullmatch("(?P<r>r+)(?P<w>w+)", shape))
     return (FIRST if shape[0] == "w" else LAST, len(found["r"]), len(found["w"]), 0) if found else None
 
 
@@ -117,7 +118,8 @@ def rows_by_types(libraries):
     for name, readable in zip(mangled, names.demangle(mangled)):
         if readable.startswith("void "):  # a kernel, and no object of its host code
             shapes[base_name(name)].add(shape_of(readable))
-    return {name: row for name, found in shapes.items() if (row := row_of(found))}, shapes
+    rows = {name: row_of(found) for name, found in shapes.items()}
+    return {name: row for name, row in rows.items() if row and row[1] > 0}, shapes  # what is written is so anyway
 
 
 def contradictions(shapes):
@@ -155,14 +157,16 @@ def rows_by_schema():
         arguments = tensors(schema.arguments)
         new = sum(1 for one in schema.returns if str(one.type) == "Tensor" and one.alias_info is None)
         if arguments and (row := row_of({arguments + "w" * new})):
-            rows[name] = (*row[:3], SURE.get(schema.name.removeprefix("aten::"), 0))
-    return rows
+            # What is written in place is at least as large as what is broadcast to it.
+            in_place = 1 if schema.name.endswith("_") and row[0] == FIRST else 0
+            rows[name] = (*row[:3], SURE.get(schema.name.removeprefix("aten::"), in_place))
+    return {**rows, **NORMS}
 
 
 def table_of(rows):
-    head = TABLE.read_text().split("KERNEL(", 1)[0].rstrip("\n") if TABLE.is_file() else ""
+    head = TABLE.read_text().split('\nKERNEL("', 1)[0].rstrip("\n") if TABLE.is_file() else ""
     lines = [f'KERNEL("{name}", {", ".join(map(str, row))})' for name, row in sorted(rows.items())]
-    return "\n".join([head, *lines, "#undef KERNEL", ""])
+    return "\n".join([head, "", *lines, "#undef KERNEL", ""])
 
 
 def main():

@@ -35,7 +35,8 @@ class ShapeTest(unittest.TestCase):
     def test_a_row_has_one_side_first(self):
         self.assertEqual(writes.row_of({"wrr"}), (writes.FIRST, 2, 1, 0))
         self.assertEqual(writes.row_of({"rrw"}), (writes.LAST, 2, 1, 0))
-        for shapes in ({"rwr"}, {"wrw"}, {"r"}, {"w"}, {""}, {None}, {"rw", "wr"}, {"rw", None}, {"r" * 8 + "w"}):
+        self.assertEqual(writes.row_of({"ww"}), (writes.FIRST, 0, 2, 0))
+        for shapes in ({"rwr"}, {"wrw"}, {"r"}, {""}, {None}, {"rw", "wr"}, {"rw", None}, {"r" * 8 + "w"}):
             self.assertIsNone(writes.row_of(shapes), shapes)
 
     def test_types_that_contradict_the_source_are_found(self):
@@ -57,7 +58,7 @@ class TableTest(unittest.TestCase):
 
     def test_is_written_with_its_head(self):
         text = writes.table_of({"b": (writes.LAST, 1, 2, 0), "a": (writes.FIRST, 1, 1, 0)})
-        self.assertTrue(text.startswith("// What kernels of PyTorch's own only read"))
+        self.assertTrue(text.startswith("// What kernels of PyTorch's own write, and only read"))
         self.assertTrue(text.endswith('\nKERNEL("a", kResultsFirst, 1, 1, 0)\nKERNEL("b", kResultsLast, 1, 2, 0)\n#undef KERNEL\n'))
 
 

@@ -41,15 +41,25 @@ TEST(KernelBaseNameTest, WhatIsCutOffHasTheNamesThatAreWhole) {
 
 // Output, then inputs: all places but the first are inputs, whichever of them name blocks.
 TEST(KnownWritesTest, ResultsFirst) {
-  EXPECT_THAT(KnownWrites(kAdd, 9), ElementsAre(FormFacts{{9, 2}, 0b10, 0}, FormFacts{{9, 3}, 0b110, 0},
-                                                FormFacts{{9, 4}, 0b1110, 0}, FormFacts{{9, 5}, 0b11110, 0}));
-  EXPECT_THAT(KnownWrites("aten::add_.Tensor", 9), ElementsAre(FormFacts{{9, 2}, 0b10, 0}));
+  EXPECT_THAT(KnownWrites(kAdd, 9),
+              ElementsAre(FormFacts{{9, 1}, 0, 1}, FormFacts{{9, 2}, 0b10, 1}, FormFacts{{9, 3}, 0b110, 1},
+                          FormFacts{{9, 4}, 0b1110, 1}, FormFacts{{9, 5}, 0b11110, 1}));
+  EXPECT_THAT(KnownWrites("aten::add_.Tensor", 9),
+              ElementsAre(FormFacts{{9, 1}, 0, 1}, FormFacts{{9, 2}, 0b10, 1}));
+  EXPECT_THAT(KnownWrites("aten::zero_", 9), ElementsAre(FormFacts{{9, 1}, 0, 1}));
 }
 
-// Inputs, then the output: with two blocks the second may be either.
+// Inputs, then the output: with two blocks of three pointers the second may be either.
 TEST(KnownWritesTest, ResultsLast) {
-  EXPECT_THAT(KnownWrites("aten::mm", 9), ElementsAre(FormFacts{{9, 2}, 0b1, 0}, FormFacts{{9, 3}, 0b11, 0}));
-  EXPECT_THAT(KnownWrites("aten::exp", 9), ElementsAre(FormFacts{{9, 2}, 0b1, 0}));
+  EXPECT_THAT(KnownWrites("aten::mm", 9),
+              ElementsAre(FormFacts{{9, 2}, 0b1, 0}, FormFacts{{9, 3}, 0b11, 0b100}));
+  EXPECT_THAT(KnownWrites("aten::exp", 9), ElementsAre(FormFacts{{9, 2}, 0b1, 0b10}));
+}
+
+TEST(KnownWritesTest, WithoutResultsThatAreBlocksAllIsRead) {
+  const std::vector<FormFacts> known = KnownWrites("aten::_foreach_norm.Scalar", 9);
+  ASSERT_EQ(known.size(), 8u);
+  EXPECT_EQ(known[7], (FormFacts{{9, 8}, 0xff, 0}));
 }
 
 // X is as large as Y, so a launch that names any block names X first.
@@ -58,12 +68,14 @@ TEST(KnownWritesTest, AnOperandAsLargeAsTheResultsIsTheFirstBlock) {
   ASSERT_EQ(known.size(), 6u);
   EXPECT_EQ(known[0], (FormFacts{{9, 1}, 0b1, 0}));
   EXPECT_EQ(known[1], (FormFacts{{9, 2}, 0b1, 0}));
-  EXPECT_EQ(known[5], (FormFacts{{9, 6}, 0b111, 0}));
+  EXPECT_EQ(known[5], (FormFacts{{9, 6}, 0b111, 0b111000}));
 }
 
+// By the types alone: where the result has elements of fewer bytes it may be no block though an operand is.
 TEST(KnownWritesTest, AnUnnamedNamespaceOfPyTorchsIsKnown) {
   ASSERT_FALSE(KnownWrites(kSoftmax, 9).empty());
   EXPECT_EQ(KnownWrites(kSoftmax, 9)[0], (FormFacts{{9, 2}, 0b10, 0}));
+  EXPECT_EQ(KnownWrites(kSoftmax, 9)[1], (FormFacts{{9, 3}, 0b110, 0b1}));
 }
 
 // Of the same base name, and nobody knows what they do.

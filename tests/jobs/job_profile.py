@@ -2,7 +2,7 @@
 profile, and once with one in which each fact is wrong. All have the bits of the run with enough memory. The second run's
 first plan knows what is written; the third one finds copies that its plans believed in out of date.
 
-    build/venv/bin/python tests/jobs/profile.py --build build --steps 20 --kernel-time 3ms --host-memory 0 --disk 4e8    # by hand
+    build/venv/bin/python tests/jobs/job_profile.py --build build --steps 20 --kernel-time 3000 --host-memory 0 --disk 4e8    # by hand
 """
 
 import json
@@ -22,7 +22,7 @@ class Judge:
         self.args = args
         self.problems = harness.Problems()
         self.train = (*harness.MODEL, "--batch", "4", "--optimizer-form", "plain", "--steps", str(args.steps))
-        self.here = harness.machine(args, "profile", "--mode", "strict", "--kernel-time", str(args.kernel_time))
+        self.here = harness.machine(args, "profile", "--mode", "strict", "--kernel-time", args.kernel_time)
         self.whole = self.run("whole", job.UNCAPPED, None)
         if not self.problems.expect(self.whole.report is not None, f"uncapped: {self.whole.log[-3000:]}"):
             self.problems.exit()
@@ -78,7 +78,7 @@ def first_known(steps):
 
 def main():
     judge = Judge(harness.arguments(__doc__, ("--steps", {"type": int, "default": 10}),
-                                    ("--kernel-time", {"default": "2ms", "help": "each kernel lasts at least so long"}),
+                                    ("--kernel-time", {"default": "2000", "help": "microseconds that each kernel lasts at least"}),
                                     ("--host-memory", {"default": "1GiB"}),
                                     ("--disk", {"help": "bytes a second of the disk in each direction (default: as it is)"})))  # fmt: skip
     expect = judge.problems.expect

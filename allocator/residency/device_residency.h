@@ -84,6 +84,9 @@ class DeviceResidency : public Residency {
 
   void SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) override;
 
+  void GuessWrites(const std::vector<policy::FormFacts>& guesses) override {
+    components_->writes.Guess(guesses);
+  }
   std::shared_ptr<const policy::WriteFacts> LearntWrites() const override {
     return components_->writes.facts();
   }

@@ -47,6 +47,8 @@ DeviceFigures FiguresOf(const ServedDevice& served, const Settings& settings) {
   figures.plan_improvements = prediction.improved;
   figures.plan_sequences = prediction.sequences;
   figures.followed_launches = prediction.followed;
+  figures.plan_accesses = prediction.accesses;
+  figures.plan_accesses_known = prediction.accesses_known;
   figures.iteration_marks = prediction.marks;
   figures.forecast = ForecastOf(prediction, figures.stats);
   if (settings.Observes()) figures.observed = ObservedBy(*served.predictor, served, settings, figures.stats);

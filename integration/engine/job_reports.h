@@ -20,6 +20,7 @@
 #include "integration/engine/devices.h"
 #include "integration/engine/eviction_switch.h"
 #include "integration/engine/job_pause.h"
+#include "integration/engine/job_profile.h"
 #include "integration/engine/job_socket.h"
 #include "integration/engine/reporter.h"
 #include "integration/engine/sizing.h"
@@ -44,6 +45,7 @@ class JobReports : private RunSource {
     const EvictionSwitch* evictions;
     os::WaitList* waits;
     JobPause* pause;
+    JobProfile* profile;
   };
   explicit JobReports(const Sources& from) : from_(from), settings_(*from.settings) {}
 

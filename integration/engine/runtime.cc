@@ -51,7 +51,9 @@ Runtime::Runtime(const spillway_shim* shim, Settings settings,
       evictions_(shim, &settings_, &devices_, std::move(missing_hooks)),
       pause_(&devices_, &waits_),
       sharing_(&settings_, driver_.get(), &waits_, &pause_),
-      reports_({shim, &settings_, driver_.get(), &tiers_, &devices_, &evictions_, &waits_, &pause_}),
+      profile_(settings_.profile, &devices_, &GetHookState()->functions),
+      reports_(
+          {shim, &settings_, driver_.get(), &tiers_, &devices_, &evictions_, &waits_, &pause_, &profile_}),
       audit_(settings_, std::move(deny_list), GetHookState()) {
   const os::MutexLock lock(&mu_);
   caps_.fill(UINT64_MAX);
@@ -163,6 +165,7 @@ absl::Status Runtime::StartSharedLocked(int device, CUcontext context) {
     hook_context_.trust = trust_.get();
   }
   PublishHookContext(&hook_context_);
+  profile_.Begin(FindProfileKey(*driver_, device), tiers_.disk_paths());
   reports_.Start();
   started_ = true;
   return absl::OkStatus();
@@ -238,9 +241,9 @@ std::unique_ptr<Predictor> Runtime::MakePredictor(int device, CUcontext context,
   prediction.driver = driver_.get();
   prediction.context = context;
   prediction.write_facts = [this, device]() -> std::shared_ptr<const policy::WriteFacts> {
-    allocator::Residency* const residency = Existing(device);
-    return residency == nullptr ? nullptr : residency->LearntWrites();
+    return profile_.Writes(device, Existing(device));
   };
+  prediction.known_rates = profile_.rates();
   prediction.keep_iteration = trace;
   prediction.host_bytes = [host = tiers_.host()] { return host->storage_cap_bytes(); };
   prediction.has_disk = tiers_.disk() != nullptr;

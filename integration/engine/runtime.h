@@ -27,6 +27,7 @@
 #include "integration/engine/eviction_switch.h"
 #include "integration/engine/gpu_sharing.h"
 #include "integration/engine/job_pause.h"
+#include "integration/engine/job_profile.h"
 #include "integration/engine/job_reports.h"
 #include "integration/engine/sizing.h"
 #include "integration/engine/tiers.h"
@@ -137,6 +138,7 @@ class Runtime {
   EvictionSwitch evictions_;
   JobPause pause_;
   GpuSharing sharing_;
+  JobProfile profile_;
   JobReports reports_;
   AuditSetup audit_;
   std::unique_ptr<BlockTrust> trust_;  // null unless SPILLWAY_TRUST=strict

@@ -235,6 +235,11 @@ const FunctionInfo* FunctionRegistry::Learn(void* handle) {
   }
 }
 
+std::vector<const FunctionInfo*> FunctionRegistry::LearntSince(size_t seen) {
+  os::MutexLock lock(&mu_);
+  return {in_order_.begin() + static_cast<ptrdiff_t>(std::min(seen, in_order_.size())), in_order_.end()};
+}
+
 const FunctionInfo* FunctionRegistry::FindByTag(uint64_t tag) {
   os::MutexLock lock(&mu_);
   const auto found = infos_.find(tag);
@@ -295,7 +300,9 @@ const FunctionInfo* FunctionRegistry::InternLocked(FunctionInfo info) {
       return &known;
   }
   const uint64_t tag = info.tag;
-  return infos_.emplace(tag, std::make_unique<const FunctionInfo>(std::move(info)))->second.get();
+  in_order_.push_back(
+      infos_.emplace(tag, std::make_unique<const FunctionInfo>(std::move(info)))->second.get());
+  return in_order_.back();
 }
 
 void FunctionRegistry::InsertLocked(void* handle, const FunctionInfo* info) {

@@ -177,6 +177,8 @@ class FunctionRegistry {
   // Replaces the search for the versions of NCCL in the process, for tests. Must be called before the first
   // Find.
   void SetNcclVersions(std::function<std::vector<int>()> versions) { nccl_versions_ = std::move(versions); }
+  // Returns the functions that were learned after the first `seen`, in that order. Thread-safe; takes the lock.
+  std::vector<const FunctionInfo*> LearntSince(size_t seen);
   // Returns a function with that tag, or null. Thread-safe; takes the lock.
   const FunctionInfo* FindByTag(uint64_t tag);
 
@@ -238,6 +240,7 @@ class FunctionRegistry {
   // Infos live as long as the registry, and equal ones are shared, so loading the same module again adds
   // none.
   std::unordered_multimap<uint64_t, std::unique_ptr<const FunctionInfo>> infos_ ABSL_GUARDED_BY(mu_);
+  std::vector<const FunctionInfo*> in_order_ ABSL_GUARDED_BY(mu_);  // as they were learnt
 };
 
 // Records the kernel of a graph's node from the parameters that the driver gives out, in which each kind has

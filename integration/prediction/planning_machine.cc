@@ -6,6 +6,24 @@
 #include "integration/prediction/trace_recorder.h"
 
 namespace spillway::integration {
+namespace {
+
+// What was not measured yet. The rates of both directions together go with those of each alone.
+void AddKnownRates(const KnownRates& known, bool wrote, policy::Machine* machine) {
+  if (!(machine->pcie_in > 0) && !(machine->pcie_out > 0))
+    machine->pcie_both = {known.host_in_both, known.host_out_both};
+  const auto add = [](double rate, double* target) {
+    if (!(*target > 0)) *target = rate;
+  };
+  add(known.host_in, &machine->pcie_in);
+  add(known.host_out, &machine->pcie_out);
+  add(known.disk_in, &machine->ssd_read);
+  if (wrote || !(known.disk_out > 0)) return;
+  // A write budget that is spent bounds it already.
+  machine->ssd_write = machine->ssd_write > 0 ? std::min(machine->ssd_write, known.disk_out) : known.disk_out;
+}
+
+}  // namespace
 
 policy::RuntimeMachine PlanningMachine::Now(const allocator::Residency* residency, policy::SequenceId id,
                                             const policy::Trace& sequence) {
@@ -19,6 +37,7 @@ policy::RuntimeMachine PlanningMachine::Now(const allocator::Residency* residenc
     machine.machine.pcie_both = {figures.host_in_both_rate, figures.host_out_both_rate};
     machine.machine.ssd_read = figures.disk_in_rate;
     machine.machine.ssd_write = figures.BoundedDiskOutRate();
+    AddKnownRates(known_, figures.disk_out_rate > 0, &machine.machine);
   }
   if (host_bytes_) machine.machine.host_bytes = host_bytes_();
   machine.has_disk = has_disk_;

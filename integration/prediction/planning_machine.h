@@ -17,11 +17,18 @@
 
 namespace spillway::integration {
 
+// Rates that count until the machine's own have been measured, in bytes a second; 0: not known.
+struct KnownRates {
+  double host_in = 0, host_out = 0;            // each direction of the link alone
+  double host_in_both = 0, host_out_both = 0;  // while both run
+  double disk_in = 0, disk_out = 0;
+};
+
 class PlanningMachine {
  public:
   // `host_bytes`: as in PredictorOptions.
-  PlanningMachine(std::function<uint64_t()> host_bytes, bool has_disk)
-      : host_bytes_(std::move(host_bytes)), has_disk_(has_disk) {}
+  PlanningMachine(std::function<uint64_t()> host_bytes, bool has_disk, const KnownRates& known = {})
+      : host_bytes_(std::move(host_bytes)), has_disk_(has_disk), known_(known) {}
 
   // Returns the machine for `sequence`, which is number `id`. Walks the sequence only if the pinned bytes
   // have changed. `residency` may be null.
@@ -35,6 +42,7 @@ class PlanningMachine {
 
   const std::function<uint64_t()> host_bytes_;
   const bool has_disk_;
+  const KnownRates known_;
   // The input and result of the last walk.
   uint64_t pinned_bytes_ = 0;
   policy::SequenceId sequence_ = policy::kNoSequence;

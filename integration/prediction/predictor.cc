@@ -21,7 +21,9 @@ constexpr uint32_t kLaunchesAtATime = 4096;
 }  // namespace
 
 Predictor::Predictor(const PredictorOptions& options)
-    : options_(options), machine_(options.host_bytes, options.has_disk), tracker_(options.iterations) {
+    : options_(options),
+      machine_(options.host_bytes, options.has_disk, options.known_rates),
+      tracker_(options.iterations) {
   if (options.driver == nullptr) return;
   LaunchTimerOptions timer;
   timer.driver = options.driver;
@@ -257,7 +259,7 @@ void Predictor::SetPlanOfSequence() {
     ++counts_.readoptions;
   }
   plan->NoteIterations(0);
-  counts_.forecast = plan->forecast();
+  NoteForecast(*plan);
   if (options_.mode == PredictorMode::kForecast) return;
   ++counts_.plans;
   const std::shared_ptr<const policy::MigrationPlan> from = plan->From(tracker_.start());
@@ -265,12 +267,18 @@ void Predictor::SetPlanOfSequence() {
   if (allocator::Residency* const residency = residency_.load()) residency->SetPlan(from);
 }
 
+void Predictor::NoteForecast(const SequencePlan& plan) {
+  counts_.forecast = plan.forecast();
+  counts_.accesses = plan.accesses();
+  counts_.accesses_known = plan.accesses_known();
+}
+
 // Puts another plan in force for the sequence whose plan is in force.
 void Predictor::Replace(bool better) {
   allocator::Residency* const residency = residency_.load();
   if (residency == nullptr || in_force_ == nullptr || expected_.load() != in_force_) return;
   SequencePlan& plan = *sequence_plans_.at(tracker_.sequence());
-  counts_.forecast = plan.forecast();
+  NoteForecast(plan);
   if (options_.mode == PredictorMode::kForecast) return;
   ++counts_.plans;
   counts_.improved += better ? 1 : 0;

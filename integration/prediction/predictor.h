@@ -56,6 +56,7 @@ struct PredictorOptions {
   // Gives what was learnt of writes by now, or null when nothing was. May be empty. Called on the predictor's
   // thread.
   std::function<std::shared_ptr<const policy::WriteFacts>()> write_facts;
+  KnownRates known_rates;  // of an earlier run
 };
 
 // A snapshot, for reports and tests. All counts are since the start.
@@ -71,6 +72,8 @@ struct PredictorStats {
   uint64_t followed = 0;            // of launches: those that the known sequence expected
   uint64_t marks = 0;               // iterations that the job marked
   policy::Forecast forecast;        // of the plan in force, or of the last one
+  uint64_t accesses = 0;            // of an iteration of the plan made last
+  uint64_t accesses_known = 0;      // of these: whether they write was known, or guessed, when it was made
   uint64_t kinds_timed = 0;         // as KernelTimes counts them; 0: no launch was timed yet
 };
 
@@ -158,6 +161,7 @@ class Predictor : public allocator::LaunchObserver {
   void PutInForce();
   void SetHints();
   void SetPlanOfSequence();
+  void NoteForecast(const SequencePlan& plan);
   void Observe();
   void NoteFollowed();
   void KeepUpToDate();

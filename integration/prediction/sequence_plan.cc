@@ -48,7 +48,15 @@ SequencePlan::SequencePlan(const policy::Trace& sequence, const policy::BlockSiz
       ideal_(IdealTime(sequence, sizes, facts.times)),
       writes_version_(facts.writes == nullptr ? 0 : facts.writes->version()),
       recorded_(Recorded(sequence, sizes, facts)),
-      planner_(std::make_unique<policy::RuntimePlanner>(recorded_, machine)) {}
+      planner_(std::make_unique<policy::RuntimePlanner>(recorded_, machine)) {
+  for (policy::LaunchIndex i = sequence.begin(); i < sequence.end(); ++i) {
+    const policy::LaunchRecord launch = sequence.at(i);
+    const policy::LaunchForm form{launch.tag, static_cast<uint32_t>(launch.blocks.size())};
+    accesses_ += form.blocks;
+    for (uint32_t operand = 0; facts.writes != nullptr && operand < form.blocks; ++operand)
+      accesses_known_ += facts.writes->Of(form, operand) != policy::Writes::kUnknown ? 1 : 0;
+  }
+}
 
 // Whether a plan that leaves less memory free may be used, and could bring something.
 bool SequencePlan::MayBeSteady() const {

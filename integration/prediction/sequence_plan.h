@@ -61,6 +61,9 @@ class SequencePlan {
   bool OutOfDate(const policy::Trace& sequence, const policy::BlockSizes& sizes,
                  const policy::RuntimeMachine& machine, const LearntFacts& facts) const;
   policy::Forecast forecast() const { return Best().forecast(); }
+  // Uses of blocks in an iteration, and those of which it was known, or guessed, whether they write.
+  uint64_t accesses() const { return accesses_; }
+  uint64_t accesses_known() const { return accesses_known_; }
 
  private:
   const policy::RuntimePlanner& Best() const;
@@ -69,6 +72,7 @@ class SequencePlan {
   const policy::RuntimeMachine machine_;
   policy::Nanos ideal_ = 0;  // sum of the launches' times, as measured when the plan was made
   uint64_t writes_version_ = 0;
+  uint64_t accesses_ = 0, accesses_known_ = 0;
   policy::RecordedWorkload recorded_;  // moved to steady_ when that is made
   std::unique_ptr<policy::RuntimePlanner> planner_;
   std::unique_ptr<policy::RuntimePlanner> steady_;  // with less memory left free; made when it may be used

@@ -25,8 +25,8 @@ ENABLE = "capped-enable"  # a script that calls spillway.enable() with the setti
 MODES = (UNCAPPED, PLAIN, PRELOAD, CONF)
 SPILLWAY_MODES = (PRELOAD, CONF)
 SERVED_MODES = (*SPILLWAY_MODES, ENABLE)
-# What of the caller's environment a run leaves out. The disk's reserve belongs to the machine and stays.
-OTHERS_CHOICE = r"SPILLWAY(?!_DISK_RESERVE$)|SIMCUDA|PYTORCH_.*ALLOC_CONF|LD_PRELOAD"
+# What of the caller's environment a run leaves out. The disk's reserve and the profile belong to the machine and stay.
+OTHERS_CHOICE = r"SPILLWAY(?!_DISK_RESERVE$|_PROFILE$)|SIMCUDA|PYTORCH_.*ALLOC_CONF|LD_PRELOAD"
 
 # The keys of one run in the report, in the order of docs and tables; null where one does not apply.
 KEYS = (

@@ -100,8 +100,8 @@ absl::Status WriteFileAtomically(const std::string& path, const std::string& tex
                                  Naming naming) {
   const std::optional<mode_t> before = ModeOf(path);
   NewFile file;
-  int error = file.Open(path, readers == Readers::kOwner ? 0600 : 0644, naming);
-  if (error == 0 && before) error = file.SetMode(*before);
+  int error = file.Open(path, readers == Readers::kEveryone ? 0644 : 0600, naming);
+  if (error == 0 && before && readers != Readers::kOwnerAlone) error = file.SetMode(*before);
   if (error == 0) error = file.Write(text);
   if (error == 0) error = file.TakePlaceOf(path);
   if (error == ENOENT && naming == Naming::kUnnamedIfPossible)  // no /proc to give it a name by

@@ -14,8 +14,9 @@ namespace spillway::integration {
 
 // The users who may read a new file. A file that exists already, and is this user's, keeps its permissions.
 enum class Readers : uint8_t {
-  kOwner,     // for files with the job's command line
-  kEveryone,  // as far as the umask allows it
+  kOwner,       // for files with the job's command line
+  kOwnerAlone,  // likewise, whatever permissions the replaced file has
+  kEveryone,    // as far as the umask allows it
 };
 
 // kNamed is for tests: the way for file systems that have no files without a name.

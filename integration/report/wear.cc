@@ -56,14 +56,6 @@ bool WearReports::WroteMuch(double seconds, uint64_t written_bytes) {
   return static_cast<double>(written_bytes - before) >= kMuch;
 }
 
-std::string WriteRecordPath() {
-  std::string cache = EnvironmentValue("XDG_CACHE_HOME");
-  if (cache.empty() || cache.front() != '/') {
-    const std::string home = EnvironmentValue("HOME");
-    if (home.empty() || home.front() != '/') return "";
-    cache = home + "/.cache";
-  }
-  return cache + "/spillway/writes";
-}
+std::string WriteRecordPath() { return UserCacheFile("writes"); }
 
 }  // namespace spillway::integration

@@ -28,6 +28,16 @@ std::string EnvironmentValue(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
+std::string UserCacheFile(const std::string& name) {
+  std::string cache = EnvironmentValue("XDG_CACHE_HOME");
+  if (cache.empty() || cache.front() != '/') {
+    const std::string home = EnvironmentValue("HOME");
+    if (home.empty() || home.front() != '/') return "";
+    cache = home + "/.cache";
+  }
+  return absl::StrCat(cache, "/spillway/", name);
+}
+
 std::string VariableOf(const std::string& name) {
   constexpr char kPrefix[] = "SPILLWAY";
   return name == "spillway" ? kPrefix : absl::StrCat(kPrefix, "_", absl::AsciiStrToUpper(name));

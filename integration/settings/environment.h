@@ -19,6 +19,10 @@ char** WholeEnvironment();
 // Returns the variable's value; empty if it is not set.
 std::string EnvironmentValue(const char* name);
 
+// Returns the path of a file of that name in the user's cache directory: XDG_CACHE_HOME/spillway, or
+// HOME/.cache/spillway. Empty if neither is an absolute path.
+std::string UserCacheFile(const std::string& name);
+
 // Returns the variable's value; null if it is not set. Valid until the next setenv.
 const char* EnvironmentVariable(const char* name);
 

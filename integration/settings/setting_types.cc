@@ -49,4 +49,10 @@ absl::StatusOr<PathOrNone::Value> PathOrNone::Read(std::string_view text, std::s
   return std::string(text);
 }
 
+absl::StatusOr<PathOrOff::Value> PathOrOff::Read(std::string_view text, std::string_view accepted) {
+  const auto path = PathOrNone::Read(text, accepted);
+  if (!path.ok()) return absl::InvalidArgumentError("a path, or off");
+  return *path;
+}
+
 }  // namespace spillway::integration::setting_type

@@ -84,6 +84,12 @@ struct PathOrNone {
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view accepted);
 };
 
+// A path, or empty for each text that PathOrNone takes for none. Unset is the default.
+struct PathOrOff {
+  using Value = std::optional<std::string>;
+  static absl::StatusOr<Value> Read(std::string_view text, std::string_view accepted);
+};
+
 // A path that the preload has used before the engine reads settings, so any text is taken here.
 struct UnjudgedPath {
   using Value = std::string;

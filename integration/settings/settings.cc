@@ -22,7 +22,8 @@ constexpr SettingRow kTable[] = {
 };
 
 template <typename Type>
-constexpr bool kNamesAFile = std::same_as<Type, setting_type::PathOrNone>;
+constexpr bool kNamesAFile =
+    std::same_as<Type, setting_type::PathOrNone> || std::same_as<Type, setting_type::PathOrOff>;
 
 // The names of settings that name a file.
 constexpr std::string_view kFiles[] = {
@@ -84,7 +85,9 @@ class Reader {
       return;
     }
     *target = *std::move(result);
-    if constexpr (kNamesAFile<Type>) {
+    if constexpr (std::same_as<Type, setting_type::PathOrOff>) {
+      if (!(*target)->empty()) *target = Absolute(**target);
+    } else if constexpr (kNamesAFile<Type>) {
       if (!target->empty()) *target = Absolute(*target);
     }
   }

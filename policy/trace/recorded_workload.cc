@@ -30,9 +30,9 @@ class BlockHistories {
     for (uint32_t position = 0; position < iteration_launches; ++position) {
       for (; event != events.end() && event->before == start + position; ++event) Add(*event, position);
       const LaunchRecord launch = trace.at(start + position);
-      for (uint32_t operand = 0; operand < launch.blocks.size(); ++operand) {
-        AddUse(launch.blocks[operand], position, launch.tag, operand);
-      }
+      const LaunchForm form{launch.tag, static_cast<uint32_t>(launch.blocks.size())};
+      for (uint32_t operand = 0; operand < form.blocks; ++operand)
+        AddUse(launch.blocks[operand], position, form, operand);
     }
   }
 
@@ -55,9 +55,9 @@ class BlockHistories {
     if (history.bytes == 0) history.bytes = event.bytes;
     history.items.push_back({position, false, false});
   }
-  void AddUse(TraceBlock block, uint32_t position, uint64_t tag, uint32_t operand) {
+  void AddUse(TraceBlock block, uint32_t position, LaunchForm form, uint32_t operand) {
     BlockHistory& history = Of(block);
-    const bool writes = facts_ == nullptr || facts_->Of(tag, operand) != Writes::kNo;
+    const bool writes = facts_ == nullptr || facts_->Of(form, operand) != Writes::kNo;
     if (!history.items.empty() && history.items.back().use && history.items.back().position == position) {
       history.items.back().writes |= writes;  // named twice
       return;

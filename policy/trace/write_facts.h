@@ -1,8 +1,9 @@
-// WriteFacts: which accesses write, learnt from observations. All accesses of a function (its tag) at one
-// place of its access set count as one here. One observed change shows forever that the access writes. An
-// access is believed to read only after several looks. Correctness never depends on it: a plan may count on
-// it, and the drop is checked. The write sampler adds observations; the planner asks a copy that does not
-// change. No call fails.
+// WriteFacts: which accesses write, learned from observations, and guessed from the facts of other runs. All
+// accesses at one place of the access sets of a function, if these name equally many blocks, count as one here.
+// One observed change shows forever that the access writes. An access is believed to read only after several
+// looks, or after one that agrees with a guess. Correctness never depends on it: a plan may count on it, and
+// the drop is checked. The write sampler adds observations; the planner asks a copy that does not change. No
+// call fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_WRITE_FACTS_H_
 #define SPILLWAY_POLICY_TRACE_WRITE_FACTS_H_
@@ -10,10 +11,29 @@
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
+#include <vector>
 
 namespace spillway::policy {
 
 enum class Writes : uint8_t { kUnknown, kNo, kYes };
+
+// Launches of one function that name equally many blocks. A tensor of less than a block is not named, so the same
+// place of sets of other sizes may be another parameter.
+struct LaunchForm {
+  uint64_t tag = 0;
+  uint32_t blocks = 0;
+  friend bool operator==(const LaunchForm&, const LaunchForm&) = default;
+};
+
+// What is known, or taken to be so, of the accesses of a form. Bit i: the block at place i of the set. Those
+// from kMostOperands on are not among them.
+struct FormFacts {
+  static constexpr uint32_t kMostOperands = 64;
+  LaunchForm form;
+  uint64_t reads = 0;   // and does not write
+  uint64_t writes = 0;  // no bit of the other
+  friend bool operator==(const FormFacts&, const FormFacts&) = default;
+};
 
 // Not thread-safe. It is copied for another thread that plans with it.
 class WriteFacts {
@@ -23,35 +43,44 @@ class WriteFacts {
   // in one iteration and not in another.
   static constexpr uint32_t kLooksForNo = 3;
 
-  // Adds one observation: the block at place `operand` had, or had not, other bytes after a launch of `tag`
-  // than before it.
-  void Note(uint64_t tag, uint32_t operand, bool changed);
+  // One observation: the block at place `operand` of the set had, or had not, other bytes after a launch of `form` than
+  // before it.
+  void Note(LaunchForm form, uint32_t operand, bool changed);
+  // What somebody else has found. Of two guesses about an access the first counts; an observation that says
+  // otherwise counts more.
+  void Guess(const FormFacts& guess);
 
   // Unknown counts as written wherever bytes depend on it.
-  Writes Of(uint64_t tag, uint32_t operand) const;
-  // Returns whether the answer is known, so that no further look at the access is needed.
-  bool Settled(uint64_t tag, uint32_t operand) const { return Of(tag, operand) != Writes::kUnknown; }
+  Writes Of(LaunchForm form, uint32_t operand) const;
+  // Whether observations have decided it: a further look at the access could not change the answer.
+  bool Settled(LaunchForm form, uint32_t operand) const;
 
-  size_t size() const { return accesses_.size(); }  // accesses seen
-  // Goes up whenever an answer of Of has changed: a new plan may be better than the last one.
+  // What is settled, in no order.
+  std::vector<FormFacts> SettledForms() const;
+
+  size_t size() const { return accesses_.size(); }  // accesses seen, or guessed about
+  // Goes up whenever an answer of Of has changed: what was planned before may be planned better.
   uint64_t version() const { return version_; }
 
  private:
   struct Key {
-    uint64_t tag;
+    LaunchForm form;
     uint32_t operand;
     friend bool operator==(const Key&, const Key&) = default;
   };
   struct Hash {
     size_t operator()(const Key& key) const {
-      const uint64_t mixed = (key.tag ^ (uint64_t{key.operand} << 56 | key.operand)) * 0x9e3779b97f4a7c15u;
+      const uint64_t numbers = uint64_t{key.operand} << 56 | uint64_t{key.form.blocks} << 32 | key.operand;
+      const uint64_t mixed = (key.form.tag ^ numbers) * 0x9e3779b97f4a7c15u;
       return static_cast<size_t>(mixed ^ (mixed >> 32));
     }
   };
   struct Access {
+    Writes guess = Writes::kUnknown;
     bool changed = false;
     uint32_t looks = 0;  // without a change
   };
+  static Writes Found(const Access& access);
   static Writes Answer(const Access& access);
 
   std::unordered_map<Key, Access, Hash> accesses_;

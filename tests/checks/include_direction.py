@@ -26,9 +26,10 @@ FOLDERS = {
     "integration/hooks": {"integration/escape", "integration/preload/shim_abi.h", "allocator", "io/os"},
     "integration/escape": {"allocator", "io/os"},
     "integration/prediction": {"allocator", "policy", "io/os"},
+    "integration/profile": {"policy/model", "policy/trace", "io"},
     "integration/report": {"integration/prediction", "integration/settings", "allocator", "policy", "io"},
     "integration/settings": {"io"},
-    "integration/engine": {"integration/hooks", "integration/escape", "integration/prediction", "integration/report",
+    "integration/engine": {"integration/hooks", "integration/escape", "integration/prediction", "integration/profile", "integration/report",
                            "integration/settings", "integration/preload/shim_abi.h", "allocator", "policy", "io"},
     "integration/torch": {"integration/engine/spillway.h", "integration/engine/torch_release.h", "io/os"},
     "integration/cli": {"integration/settings", "io/os"},  # and its own folders

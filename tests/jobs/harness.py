@@ -24,6 +24,9 @@ SKIPPED = 77  # ctest's SKIP_RETURN_CODE of this project
 # their own win.
 os.environ.setdefault("SPILLWAY_DISK_RESERVE", "1GiB")
 
+# A job that begins with what another has learnt is another job.
+os.environ.setdefault("SPILLWAY_PROFILE", "off")
+
 # Small enough for a second a step, and almost all of it in blocks of more than 1 MiB.
 MODEL = ("--width", "512", "--layers", "4", "--heads", "8", "--sequence", "64", "--batch", "16")
 

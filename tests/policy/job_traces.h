@@ -58,12 +58,14 @@ struct TrainingJob {
     WriteFacts facts;
     for (uint32_t look = 0; look < WriteFacts::kLooksForNo; ++look) {
       for (uint32_t i = 0; i < launches; ++i) {
-        facts.Note(kForward + i, 0, false);
-        facts.Note(kForward + i, 1, i + 1 == launches);
-        facts.Note(kBackward + i, 0, false);
-        facts.Note(kBackward + i, 1, false);
+        for (const uint32_t blocks : {3u, 4u}) {
+          facts.Note({kForward + i, blocks}, 0, false);
+          facts.Note({kForward + i, blocks}, 1, i + 1 == launches);
+          facts.Note({kBackward + i, blocks}, 0, false);
+          facts.Note({kBackward + i, blocks}, 1, false);
+        }
       }
-      facts.Note(kUpdate, 1, false);
+      facts.Note({kUpdate, 4}, 1, false);
     }
     return facts;
   }

@@ -33,6 +33,7 @@ class WaitList;
 namespace spillway::policy {
 struct MigrationPlan;
 class WriteFacts;
+struct FormFacts;
 }  // namespace spillway::policy
 
 namespace spillway::allocator {

@@ -18,7 +18,14 @@ constexpr int64_t kLeastPauseNanos = 200'000;
 bool IsAsked(uint32_t launch) { return (launch * uint64_t{0x9e3779b97f4a7c15u}) >> 60 == 0; }
 static_assert(kAskOneIn == 16, "as many as four bits tell");
 
-uint64_t KeyOf(uint64_t tag, uint32_t place) { return (tag ^ place) * 0x9e3779b97f4a7c15u ^ place; }
+uint64_t KeyOf(policy::LaunchForm form, uint32_t place) {
+  const uint64_t numbers = uint64_t{form.blocks} << 32 | place;
+  return (form.tag ^ numbers) * 0x9e3779b97f4a7c15u ^ numbers;
+}
+
+policy::LaunchForm FormOf(uint64_t tag, const AccessSet& set) {
+  return {tag, static_cast<uint32_t>(set.size())};
+}
 
 }  // namespace
 
@@ -27,9 +34,9 @@ bool WriteSampler::IsDue() const {
          os::Clock::System()->NowNanos() >= next_nanos_.load(std::memory_order_relaxed);
 }
 
-bool WriteSampler::IsOpenLocked(uint64_t tag, uint32_t place, policy::LaunchIndex now) const {
-  if (learnt_.Settled(tag, place)) return false;
-  const auto last = last_look_.find(KeyOf(tag, place));
+bool WriteSampler::IsOpenLocked(policy::LaunchForm form, uint32_t place, policy::LaunchIndex now) const {
+  if (learnt_.Settled(form, place)) return false;
+  const auto last = last_look_.find(KeyOf(form, place));
   return last == last_look_.end() || now >= last->second + kApart;
 }
 
@@ -39,7 +46,7 @@ bool WriteSampler::Wants(uint64_t tag, const AccessSet& set, policy::LaunchIndex
   if (!IsAsked(asked) || !IsDue()) return false;
   os::MutexLock lock(&mu_);
   for (uint32_t place = 0; place < set.size(); ++place) {
-    if (IsOpenLocked(tag, place, now)) return true;
+    if (IsOpenLocked(FormOf(tag, set), place, now)) return true;
   }
   return false;
 }
@@ -51,14 +58,14 @@ bool WriteSampler::MakeEvents() {
   return true;
 }
 
-void WriteSampler::ChooseLocked(uint64_t tag, const AccessSet& set, const std::vector<Block*>& pinned,
-                                policy::LaunchIndex now) {
+void WriteSampler::ChooseLocked(policy::LaunchForm form, const AccessSet& set,
+                                const std::vector<Block*>& pinned, policy::LaunchIndex now) {
   operands_.clear();
   uint64_t bytes = 0;
   uint32_t place = 0;
   for (const BlockId id : set) {
     const uint32_t here = place++;
-    if (operands_.size() == kMostOperands || !IsOpenLocked(tag, here, now)) continue;
+    if (operands_.size() == kMostOperands || !IsOpenLocked(form, here, now)) continue;
     const Block& block = table_->at(id);
     // The other blocks of the set are freed, or are integers that look like addresses. They need not be
     // mapped.
@@ -67,7 +74,7 @@ void WriteSampler::ChooseLocked(uint64_t tag, const AccessSet& set, const std::v
     if (!operands_.empty() && bytes + size > kMostBytes) continue;
     bytes += size;
     operands_.push_back({here, block.address, size, {}, {}});
-    last_look_[KeyOf(tag, here)] = now;
+    last_look_[KeyOf(form, here)] = now;
   }
 }
 
@@ -79,9 +86,9 @@ bool WriteSampler::Begin(uint64_t tag, const AccessSet& set, const std::vector<B
   const int64_t start = os::Clock::System()->NowNanos();
   {
     os::MutexLock lock(&mu_);
-    ChooseLocked(tag, set, pinned, now);
+    ChooseLocked(FormOf(tag, set), set, pinned, now);
   }
-  tag_ = tag;
+  form_ = FormOf(tag, set);
   whole_ = true;
   if (operands_.empty() || !MakeEvents() || driver_->cuEventRecord(began_, stream) != CUDA_SUCCESS) {
     phase_.store(Phase::kIdle);
@@ -129,7 +136,7 @@ bool WriteSampler::Poll() {
   }
   if (whole_) {
     os::MutexLock lock(&mu_);
-    for (const Operand& operand : operands_) learnt_.Note(tag_, operand.place, operand.changed);
+    for (const Operand& operand : operands_) learnt_.Note(form_, operand.place, operand.changed);
   }
   // The hashes after the launch took as long as those before it.
   float milliseconds = 0;
@@ -142,6 +149,11 @@ bool WriteSampler::Poll() {
   next_nanos_.store(os::Clock::System()->NowNanos() + pause, std::memory_order_relaxed);
   phase_.store(Phase::kIdle);
   return true;
+}
+
+void WriteSampler::Guess(const std::vector<policy::FormFacts>& guesses) {
+  os::MutexLock lock(&mu_);
+  for (const policy::FormFacts& guess : guesses) learnt_.Guess(guess);
 }
 
 std::shared_ptr<const policy::WriteFacts> WriteSampler::facts() const {

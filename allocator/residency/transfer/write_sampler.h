@@ -44,7 +44,9 @@ class WriteSampler {
 
   // Takes in a sample whose hashes the device has computed. Returns true when there was one. Device's thread.
   bool Poll();
-  // The facts learned up to now; null before the first result. Any thread.
+  // Adds facts that others have learned. They are taken to be so, and looked at all the same. Any thread.
+  void Guess(const std::vector<policy::FormFacts>& guesses);
+  // The facts learned and guessed up to now; null before the first. Any thread.
   std::shared_ptr<const policy::WriteFacts> facts() const;
   uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }
 
@@ -60,9 +62,9 @@ class WriteSampler {
     bool changed = false;
   };
   bool IsDue() const;
-  bool IsOpenLocked(uint64_t tag, uint32_t place, policy::LaunchIndex now) const
+  bool IsOpenLocked(policy::LaunchForm form, uint32_t place, policy::LaunchIndex now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ChooseLocked(uint64_t tag, const AccessSet& set, const std::vector<Block*>& pinned,
+  void ChooseLocked(policy::LaunchForm form, const AccessSet& set, const std::vector<Block*>& pinned,
                     policy::LaunchIndex now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool MakeEvents();
 
@@ -77,7 +79,7 @@ class WriteSampler {
 
   // ---- Used by the sample's owner.
   std::vector<Operand> operands_;
-  uint64_t tag_ = 0;
+  policy::LaunchForm form_;
   bool whole_ = false;  // the launch was made, and all hashes are enqueued
   int64_t host_nanos_ = 0;
   CUevent began_ = nullptr, hashed_ = nullptr, ended_ = nullptr;  // events with times; created once
@@ -85,7 +87,7 @@ class WriteSampler {
   mutable os::Mutex mu_{os::LockRank::kRecorder};
   policy::WriteFacts learnt_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<uint64_t, policy::LaunchIndex> last_look_
-      ABSL_GUARDED_BY(mu_);  // by tag and place, mixed
+      ABSL_GUARDED_BY(mu_);  // by form and place, mixed
   mutable std::shared_ptr<const policy::WriteFacts> published_ ABSL_GUARDED_BY(mu_);
   mutable uint64_t published_version_ ABSL_GUARDED_BY(mu_) = 0;
 };

@@ -34,12 +34,12 @@ def our_keys():
 
 def path_keys():
     """Those of them whose values are paths."""
-    return re.findall(r"^SETTING\((\w+),\s*(?:PathOrNone|UnjudgedPath|Directories),", settings_table(), re.MULTILINE)
+    return re.findall(r"^SETTING\((\w+),\s*(?:PathOrNone|PathOrOff|UnjudgedPath|Directories),", settings_table(), re.MULTILINE)
 
 
 def file_keys():
     """Those of them whose values are paths of files, or none."""
-    return re.findall(r"^SETTING\((\w+),\s*PathOrNone,", settings_table(), re.MULTILINE)
+    return re.findall(r"^SETTING\((\w+),\s*(?:PathOrNone|PathOrOff),", settings_table(), re.MULTILINE)
 
 
 def split_conf(text):

@@ -162,6 +162,8 @@ class _DeviceAlways(Counters):
     plan_readoptions: int
     plan_improvements: int
     plan_sequences: int
+    plan_accesses: int
+    plan_accesses_known: int
     followed_launches: int
     iteration_marks: int
     # device: end

@@ -51,6 +51,37 @@ TEST(PlanningMachineTest, TheDiskWritesNoFasterThanASpentBudgetAllows) {
   EXPECT_EQ(machine.Now(&residency, 0, Sequence()).machine.ssd_write, 1);
 }
 
+// What an earlier run measured counts until this one has.
+TEST(PlanningMachineTest, KnownRatesCountUntilTheirOwnAreMeasured) {
+  PlanningMachine machine(nullptr, true, {10, 9, 8, 7, 6, 5});
+  FakeResidency residency;
+  policy::Machine now = machine.Now(&residency, 0, Sequence()).machine;
+  EXPECT_EQ(now.pcie_in, 10);
+  EXPECT_EQ(now.pcie_out, 9);
+  EXPECT_EQ(now.pcie_both.in, 8);
+  EXPECT_EQ(now.pcie_both.out, 7);
+  EXPECT_EQ(now.ssd_read, 6);
+  EXPECT_EQ(now.ssd_write, 5);
+  residency.stats.host_in_rate = 3;
+  residency.stats.disk_in_rate = 2;
+  residency.stats.disk_out_rate = 1;
+  now = machine.Now(&residency, 0, Sequence()).machine;
+  EXPECT_EQ(now.pcie_in, 3);
+  EXPECT_EQ(now.pcie_out, 9);
+  EXPECT_EQ(now.pcie_both.in, 0) << "of another link than the measured one";
+  EXPECT_EQ(now.ssd_read, 2);
+  EXPECT_EQ(now.ssd_write, 1);
+}
+
+TEST(PlanningMachineTest, ASpentWriteBudgetBoundsAKnownRate) {
+  PlanningMachine machine(nullptr, true, {0, 0, 0, 0, 0, 5});
+  FakeResidency residency;
+  residency.stats.disk_writes_bound = 2;
+  EXPECT_EQ(machine.Now(&residency, 0, Sequence()).machine.ssd_write, 2);
+  residency.stats.disk_writes_bound = 8;
+  EXPECT_EQ(machine.Now(&residency, 0, Sequence()).machine.ssd_write, 5);
+}
+
 TEST(PlanningMachineTest, PinnedBlocksOutsideOfTheIterationTakeTheirMemoryFromPlans) {
   PlanningMachine machine(nullptr, false);
   FakeResidency residency;

@@ -44,6 +44,23 @@ TEST(SequencePlanTest, AJobThatRepeatsItselfGetsAPlanThatLeavesLessFree) {
   EXPECT_EQ(improve(), 0);
 }
 
+TEST(SequencePlanTest, CountsTheAccessesThatAreKnown) {
+  const policy::TrainingJob job;
+  policy::WriteFacts writes;
+  policy::RuntimeMachine machine;
+  machine.machine.gpu_bytes = 320 << 20;
+  const SequencePlan blind(job.Record(1), job.Sizes(), machine, {nullptr, nullptr});
+  EXPECT_GT(blind.accesses(), 0u);
+  EXPECT_EQ(blind.accesses_known(), 0u);
+  const policy::Trace trace = job.Record(1);
+  const auto blocks = static_cast<uint32_t>(trace.at(0).blocks.size());
+  writes.Guess({{trace.at(0).tag, blocks}, 0b1, 0b10});
+  const SequencePlan guessed(trace, job.Sizes(), machine, {nullptr, &writes});
+  EXPECT_EQ(guessed.accesses(), blind.accesses());
+  EXPECT_GE(guessed.accesses_known(), 2u);
+  EXPECT_LT(guessed.accesses_known(), guessed.accesses());
+}
+
 // ---- The iteration that was followed for the longest.
 
 // A job that hands blocks out and frees them in its iterations.

@@ -54,6 +54,13 @@ TEST_P(AtomicFileTest, AFolderThatIsNotThereIsAnError) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("/none/metrics.json: No such file"));
 }
 
+TEST_P(AtomicFileTest, WhatIsTheOwnersAloneIsSoWhateverItReplaces) {
+  ASSERT_TRUE(Write("one").ok());
+  ASSERT_EQ(::chmod(path_.c_str(), 0666), 0);
+  ASSERT_TRUE(Write("two", Readers::kOwnerAlone).ok());
+  EXPECT_EQ(Mode(), 0600);
+}
+
 // In a folder of many users: the file of another name that a link leads to stays as it is.
 TEST_P(AtomicFileTest, ALinkThatWaitsForTheFileBesideLeadsNowhere) {
   std::ofstream(folder_ + "/victim") << "mine";

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <optional>
 #include <string>
+
+#include "tests/fakes/variable.h"
 
 namespace spillway::integration {
 namespace {
@@ -17,21 +17,6 @@ using ::testing::IsEmpty;
 
 constexpr double kHour = 3600;
 constexpr uint64_t kTb = 1'000'000'000'000;
-
-// SetEnvironment and back.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    Set(value);
-  }
-  ~Variable() { Set(before_ ? before_->c_str() : nullptr); }
-
- private:
-  void Set(const char* value) { value == nullptr ? unsetenv(name_) : setenv(name_, value, 1); }
-  const char* const name_;
-  std::optional<std::string> before_;
-};
 
 TEST(WearReportsTest, NamesTheSettingOnceWhereMuchIsWrittenToADirectoryThatNobodyChose) {
   WearReports wear({nullptr, "/var/tmp"});
@@ -85,14 +70,14 @@ TEST(WearReportsTest, SaysOnceThatTheRecordCannotBeHad) {
 }
 
 TEST(WriteRecordPathTest, LiesInTheUsersCache) {
-  const Variable home("HOME", "/home/ada");
+  const tests::Variable home("HOME", "/home/ada");
   {
-    const Variable cache("XDG_CACHE_HOME", "/scratch/ada");
+    const tests::Variable cache("XDG_CACHE_HOME", "/scratch/ada");
     EXPECT_EQ(WriteRecordPath(), "/scratch/ada/spillway/writes");
   }
-  const Variable cache("XDG_CACHE_HOME", "relative");
+  const tests::Variable cache("XDG_CACHE_HOME", "relative");
   EXPECT_EQ(WriteRecordPath(), "/home/ada/.cache/spillway/writes");
-  const Variable none("HOME", nullptr);
+  const tests::Variable none("HOME", nullptr);
   EXPECT_EQ(WriteRecordPath(), "");
 }
 

@@ -58,6 +58,14 @@ TEST(PathTypesTest, DifferInNone) {
   }
 }
 
+TEST(PathTypesTest, OffIsNotWhatNobodyHasSet) {
+  for (const char* text : {"none", " OFF ", "0"}) EXPECT_EQ(PathOrOff::Read(text, "").value(), "") << text;
+  EXPECT_EQ(PathOrOff::Read("/a b", "").value(), "/a b");
+  for (const char* text : {"on", "1", "", "a\nb"})
+    EXPECT_EQ(PathOrOff::Read(text, "").status().message(), "a path, or off") << text;
+  EXPECT_FALSE(Default<PathOrOff>("a file", "a path, or off"));
+}
+
 TEST(DefaultTest, IsEmptyWhereATypeHasThat) {
   EXPECT_FALSE(Default<Share>("a quarter", "a size or a share"));
   EXPECT_FALSE(Default<Directories>("/var/tmp", "directories"));

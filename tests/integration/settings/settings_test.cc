@@ -70,6 +70,7 @@ TEST_F(SettingsTest, DefaultsAreThoseOfTheTable) {
   EXPECT_EQ(settings.prometheus, "");
   EXPECT_EQ(settings.metrics, "");
   EXPECT_EQ(settings.trace, "");
+  EXPECT_FALSE(settings.profile);
   EXPECT_EQ(settings.status, StatusLine::kOff);
   EXPECT_EQ(settings.log, os::LogLevel::kWarn);
   EXPECT_EQ(settings.ranks.size, 0) << "not known";
@@ -117,6 +118,8 @@ TEST_F(SettingsTest, AWriteBudgetIsASizeForATime) {
 // A job may leave the folder that it began in before the first file is written, and again before the last.
 TEST_F(SettingsTest, PathsOfFilesAreThoseOfTheFolderWhereTheyWereRead) {
   const std::string here = std::filesystem::current_path().string();
+  EXPECT_EQ(*Read({{"profile", "p"}}).value().profile, here + "/p");
+  EXPECT_EQ(*Read({{"profile", "off"}}).value().profile, "");
   const Settings settings = Read({{"metrics", "m.json"},
                                   {"report", "a/r-%p.json"},
                                   {"prometheus", "None"},

@@ -22,8 +22,8 @@ std::string Contents(const std::string& path) {
 }
 
 // As it would have been recorded: the second of three iterations, each tensor a block of its own, every kernel a
-// function of its own whose times and writes are known.
-RecordedWorkload Recorded(const Workload& workload) {
+// function of its own whose times and, with `writes_known`, writes are known.
+RecordedWorkload Recorded(const Workload& workload, bool writes_known) {
   const auto size = static_cast<uint32_t>(workload.kernels.size());
   const Lifetimes lifetimes = FindLifetimes(workload);
   std::vector<std::vector<TraceBlock>> born(size), dies(size);
@@ -47,11 +47,14 @@ RecordedWorkload Recorded(const Workload& workload) {
       const WorkloadKernel& kernel = workload.kernels[k];
       std::vector<TraceBlock> blocks;
       for (const uint32_t t : kernel.outputs) blocks.push_back(TraceBlock{t});
+      const size_t written = blocks.size();
       for (const uint32_t t : kernel.inputs) {
-        if (Names(kernel.outputs, t)) continue;
-        const auto operand = static_cast<uint32_t>(blocks.size());
-        for (uint32_t look = 0; look < WriteFacts::kLooksForNo; ++look) facts.Note(k + 1, operand, false);
-        blocks.push_back(TraceBlock{t});
+        if (!Names(kernel.outputs, t)) blocks.push_back(TraceBlock{t});
+      }
+      const LaunchForm form{k + 1, static_cast<uint32_t>(blocks.size())};
+      for (size_t operand = written; operand < blocks.size(); ++operand) {
+        for (uint32_t look = 0; look < WriteFacts::kLooksForNo; ++look)
+          facts.Note(form, static_cast<uint32_t>(operand), false);
       }
       trace.AddLaunch(k + 1, blocks);
     }
@@ -59,7 +62,7 @@ RecordedWorkload Recorded(const Workload& workload) {
   KernelTimes times;
   for (uint32_t k = 0; k < size; ++k)
     times.Add(KindAt(trace, size + k, size + (k + 1) % size, sizes), workload.kernels[k].duration);
-  return MakeRecordedWorkload(trace, size, size, sizes, &times, &facts);
+  return MakeRecordedWorkload(trace, size, size, sizes, &times, writes_known ? &facts : nullptr);
 }
 
 }  // namespace
@@ -75,6 +78,8 @@ int main(int argc, char** argv) {
   line.Add("--ssd", &ssd, "bytes a second in each direction", 1, 1e15);
   bool steady = false;
   line.Add("--steady", &steady, "the job has repeated the iteration for long");
+  bool unknown = false;
+  line.Add("--writes-unknown", &unknown, "no access is known to read only, as in a job's first iterations");
   line.Parse(argc, argv);
   const absl::StatusOr<Workload> workload =
       ParseCsvWorkload(Contents(folder + "/kernels.csv"), Contents(folder + "/tensors.csv"));
@@ -89,7 +94,7 @@ int main(int argc, char** argv) {
   options.machine.host_bytes = static_cast<Bytes>(host * kGiB);
   options.machine.pcie_in = options.machine.pcie_out = pcie;
   options.machine.ssd_read = options.machine.ssd_write = ssd;
-  const RecordedWorkload recorded = Recorded(*workload);
+  const RecordedWorkload recorded = Recorded(*workload, !unknown);
   RuntimeMachine machine;
   machine.machine = options.machine;
   machine.run_ahead = RunAhead();

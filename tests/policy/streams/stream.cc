@@ -1,7 +1,9 @@
 #include "tests/policy/streams/stream.h"
 
 #include <algorithm>
+#include <set>
 #include <sstream>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
@@ -57,6 +59,7 @@ class Reader {
       blocks.push_back(block);
     }
     if (mark != 0) stream.marks.push_back(index);
+    blocks_of_[tag].insert(static_cast<uint32_t>(blocks.size()));
     stream.trace.AddLaunch(tag, blocks);
     return words->eof();
   }
@@ -65,13 +68,17 @@ class Reader {
     uint32_t operand = 0;
     int fact = 0;
     if (!(*words >> std::hex >> tag >> std::dec >> operand >> fact)) return false;
-    for (uint32_t look = 0; fact == 1 && look < WriteFacts::kLooksForNo; ++look)
-      stream.facts.Note(tag, operand, /*changed=*/false);
-    if (fact == 2) stream.facts.Note(tag, operand, /*changed=*/true);
+    for (const uint32_t blocks : blocks_of_[tag]) {
+      const LaunchForm form{tag, blocks};
+      for (uint32_t look = 0; fact == 1 && look < WriteFacts::kLooksForNo; ++look)
+        stream.facts.Note(form, operand, /*changed=*/false);
+      if (fact == 2) stream.facts.Note(form, operand, /*changed=*/true);
+    }
     return true;
   }
 
-  std::unordered_set<TraceBlock> out_;  // handed out
+  std::unordered_set<TraceBlock> out_;                          // handed out
+  std::unordered_map<uint64_t, std::set<uint32_t>> blocks_of_;  // how many blocks launches of a tag name
   Bytes out_bytes_ = 0;
 };
 

@@ -36,9 +36,10 @@ class Job final : private PlanMover {
         if (event->allocated()) fresh.insert(event->block);
       }
       const LaunchRecord launch = stream.trace.at(index);
-      for (uint32_t operand = 0; operand < launch.blocks.size(); ++operand) {
+      const LaunchForm form{launch.tag, static_cast<uint32_t>(launch.blocks.size())};
+      for (uint32_t operand = 0; operand < form.blocks; ++operand) {
         const TraceBlock block = launch.blocks[operand];
-        if (fresh.erase(block) > 0 || stream.facts.Of(launch.tag, operand) != Writes::kNo)
+        if (fresh.erase(block) > 0 || stream.facts.Of(form, operand) != Writes::kNo)
           writes_[index].insert(static_cast<PlanBlock>(block));
       }
     }

@@ -139,8 +139,8 @@ TEST(RecordedWorkloadTest, TheTimeFromLastUseToFreeIsIdleWithoutReturn) {
 
 TEST(RecordedWorkloadTest, TouchesKnownToReadOnlyWriteNothing) {
   WriteFacts facts;
-  for (uint32_t i = 0; i < WriteFacts::kLooksForNo; ++i) facts.Note(2, 0, false);
-  facts.Note(3, 0, true);
+  for (uint32_t i = 0; i < WriteFacts::kLooksForNo; ++i) facts.Note({2, 1}, 0, false);
+  facts.Note({3, 1}, 0, true);
   Trace trace;
   Append(&trace, {{1, {7}}, {2, {7}}, {3, {7}}, {2, {8, 7}}});
   const RecordedWorkload recorded = Record(trace, 0, 4, {{7, 2 * kMiB}, {8, 2 * kMiB}}, &facts);
@@ -149,7 +149,7 @@ TEST(RecordedWorkloadTest, TouchesKnownToReadOnlyWriteNothing) {
   EXPECT_THAT(recorded.workload.kernels[1].inputs, ElementsAre(0));
   EXPECT_THAT(recorded.workload.kernels[2].outputs, ElementsAre(0));
   EXPECT_THAT(recorded.workload.kernels[3].outputs,
-              ElementsAre(0));  // block 7 is its second operand: unknown
+              ElementsAre(0, 1));  // it names two blocks: unknown
 }
 
 TEST(RecordedWorkloadTest, DurationsAreMeasuredTypicalOrGuessed) {

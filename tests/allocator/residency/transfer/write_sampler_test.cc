@@ -20,6 +20,8 @@ using policy::Writes;
 constexpr uint64_t kReads = 11;         // reads both
 constexpr uint64_t kWritesSecond = 12;  // reads the first, writes the second
 
+policy::LaunchForm FormOf(uint64_t tag) { return {tag, 2}; }
+
 class WriteSamplerTest : public testing::Test {
  protected:
   WriteSamplerTest() {
@@ -59,9 +61,9 @@ class WriteSamplerTest : public testing::Test {
     }
   }
   Writes Learn(uint64_t tag, uint32_t place) {
-    LaunchUntil({tag}, [&](const WriteFacts& facts) { return facts.Settled(tag, place); });
+    LaunchUntil({tag}, [&](const WriteFacts& facts) { return facts.Settled(FormOf(tag), place); });
     const auto facts = (*device_)->LearntWrites();
-    return facts == nullptr ? Writes::kUnknown : facts->Of(tag, place);
+    return facts == nullptr ? Writes::kUnknown : facts->Of(FormOf(tag), place);
   }
 
   FixedHashCode code_;
@@ -78,8 +80,8 @@ TEST_F(WriteSamplerTest, ReadersAndWritersAreToldApartByPlace) {
   EXPECT_EQ(Learn(kReads, 0), Writes::kNo);
   EXPECT_EQ(Learn(kReads, 1), Writes::kNo);
   const auto facts = (*device_)->LearntWrites();
-  EXPECT_EQ(facts->Of(kWritesSecond, 1), Writes::kYes);
-  EXPECT_EQ(facts->Of(kWritesSecond, 0), Writes::kNo);
+  EXPECT_EQ(facts->Of(FormOf(kWritesSecond), 1), Writes::kYes);
+  EXPECT_EQ(facts->Of(FormOf(kWritesSecond), 0), Writes::kNo);
   EXPECT_EQ((*device_)->LearntWrites(), facts) << "a new snapshot, though nothing new is known";
   (*device_)->CheckInvariants();
 }
@@ -91,7 +93,7 @@ TEST_F(WriteSamplerTest, NoPlaceOfAnIterationIsPassedOver) {
   for (uint64_t tag = 100; tag < 116; ++tag) iteration.push_back(tag);
   std::set<uint64_t> unknown(iteration.begin(), iteration.end());
   LaunchUntil(iteration, [&](const WriteFacts& facts) {
-    std::erase_if(unknown, [&](uint64_t tag) { return facts.Settled(tag, 0); });
+    std::erase_if(unknown, [&](uint64_t tag) { return facts.Settled(FormOf(tag), 0); });
     return unknown.empty();
   });
   EXPECT_TRUE(unknown.empty()) << unknown.size() << " of 16 were never looked at";
@@ -128,6 +130,25 @@ TEST_F(WriteSamplerTest, WhatIsLearntWrongCostsAWriteAndNoByte) {
   EXPECT_EQ(Wrong(*device_, second_, 77), 0u);
 }
 
+// A profile may have been made by another PyTorch, or by somebody who lies.
+TEST_F(WriteSamplerTest, AWrongGuessIsFoundAndCostsAWriteAndNoByte) {
+  Begin();
+  (*device_)->GuessWrites({{FormOf(kWritesSecond), 0b11, 0}});
+  ASSERT_EQ((*device_)->LearntWrites()->Of(FormOf(kWritesSecond), 1), Writes::kNo);
+  StartEviction(*device_, second_);
+  WaitForState(*device_, second_, BlockState::kSpilled);
+  EXPECT_EQ(Wrong(*device_, second_, 2), 0u);
+  WaitForState(*device_, second_, BlockState::kResident);
+  Launch(kWritesSecond);  // its copy off the GPU is none any more
+  StartEviction(*device_, second_);
+  WaitForState(*device_, second_, BlockState::kSpilled);
+  EXPECT_EQ((*device_)->Stats().hash_mismatches, 1u);
+  EXPECT_EQ((*device_)->Stats().clean_drops, 0u);
+  EXPECT_EQ(Wrong(*device_, second_, version_), 0u);
+  EXPECT_EQ(Learn(kWritesSecond, 1), Writes::kYes) << "the guess is believed for ever";
+  EXPECT_EQ(Learn(kWritesSecond, 0), Writes::kNo);
+}
+
 TEST_F(WriteSamplerTest, WithoutAHashNothingIsLookedAt) {
   setup_.hash_code = nullptr;
   Begin();
@@ -161,7 +182,7 @@ TEST_F(WriteSamplerTest, FreedBlocksOfASetAreLeftAlone) {
   device_->Synchronize();
   const auto facts = (*device_)->LearntWrites();
   if (facts != nullptr) {
-    EXPECT_EQ(facts->Of(kReads, 0), Writes::kUnknown);
+    EXPECT_EQ(facts->Of(FormOf(kReads), 0), Writes::kUnknown);
   }
 }
 

@@ -1,0 +1,77 @@
+// JobProfile: what this job knows of kernels and of the machine before it has looked (SPILLWAY_PROFILE, and the shipped
+// table of PyTorch's kernels), and what it keeps for the next run. Runtime makes it and begins it with the first
+// device; each predictor asks it on its thread; the reporter's thread keeps what was learnt. What it knows are guesses:
+// a plan may count on them, residency looks at each once, and checks whatever is dropped. Nothing fails: a profile
+// that cannot be used, or written, is a line or none.
+
+#ifndef SPILLWAY_INTEGRATION_ENGINE_JOB_PROFILE_H_
+#define SPILLWAY_INTEGRATION_ENGINE_JOB_PROFILE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "allocator/driver/cuda_driver.h"
+#include "allocator/memory/address_map.h"
+#include "allocator/residency/residency.h"
+#include "integration/engine/devices.h"
+#include "integration/hooks/function_registry.h"
+#include "integration/prediction/planning_machine.h"
+#include "integration/profile/job_facts.h"
+
+namespace spillway::integration {
+
+// What facts about kernels and rates depend on: PyTorch in this process, the driver and the device. What is not told is
+// empty. Any thread.
+ProfileKey FindProfileKey(const allocator::CudaDriver& driver, int device);
+
+class JobProfile {
+ public:
+  // `path`: as SPILLWAY_PROFILE says. `devices` and `functions` must outlive this object; `functions` may be null.
+  JobProfile(std::optional<std::string> path, const Devices* devices, FunctionRegistry* functions);
+
+  // ---- At the first device, before its residency is made. One thread.
+
+  // Reads the profile. `directories`: the spill directories of this process.
+  void Begin(const ProfileKey& key, const std::vector<std::string>& directories);
+  // Of the profile; all 0 where there is none.
+  KnownRates rates() const;
+
+  // ---- From then on.
+
+  // What is known, or guessed, of the writes of the device's launches by now; null: nothing. `residency`: the device's.
+  // The thread of the device's predictor.
+  std::shared_ptr<const policy::WriteFacts> Writes(int device, allocator::Residency* residency);
+  // Keeps what was learnt, if there is anything new and the process has spilled. One thread at a time.
+  void Keep();
+
+ private:
+  struct DeviceGuesses {
+    bool profile = false;  // those of the profile were handed on
+    size_t seen = 0;       // of the registry's functions: those whose names were looked at
+  };
+  void ReportUnusable(const absl::Status& why) const;
+  bool IsOfName(uint64_t tag) const;
+  JobFacts Learnt() const;
+
+  const std::optional<std::string> asked_;
+  const Devices* const devices_;
+  FunctionRegistry* const functions_;
+
+  // Constant after Begin.
+  std::string path_;  // empty: there is none
+  uint64_t drives_ = 0;
+  JobFacts before_;  // its key is this job's
+
+  std::array<DeviceGuesses, allocator::kMaxDevices> guesses_;  // each of one predictor's thread
+  std::string kept_;                                           // as written last, or read
+  bool failed_ = false;                                        // to write, and that was reported
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_ENGINE_JOB_PROFILE_H_

@@ -25,8 +25,8 @@
 
 namespace spillway::integration {
 
-// What facts about kernels and rates depend on: PyTorch in this process, the driver and the device. What is not told is
-// empty. Any thread.
+// Returns the key of facts about kernels and rates: the PyTorch of this process, the driver and the device. Parts that
+// cannot be found are empty. Any thread.
 ProfileKey FindProfileKey(const allocator::CudaDriver& driver, int device);
 
 class JobProfile {

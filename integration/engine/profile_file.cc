@@ -9,8 +9,8 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "integration/report/atomic_file.h"
 #include "integration/engine/torch_swap.h"
+#include "integration/report/atomic_file.h"
 #include "integration/settings/environment.h"
 #include "io/os/descriptor.h"
 #include "io/os/errno.h"

@@ -24,16 +24,16 @@ class IncludeDirectionTest(Planted):
         return include_direction.find_problems(self.root)
 
     def test_downward_is_allowed(self):
-        self.put("io/engine/engine.h")
-        self.put("integration/simcuda/driver/machine/device.cc", HEAD + '#include "integration/simcuda/driver/machine/device.h"\n')
-        self.put("tests/integration/a_test.cc", HEAD + '#include "integration/simcuda/driver/machine/device.h"\n')
-        self.assertEqual(self.found("allocator/tier/ssd.cc", '#include "io/engine/engine.h"\n#include "policy/model/machine.h"\n'), [])
+        self.put("io/engine.h")
+        self.put("integration/simcuda/driver/device.cc", HEAD + '#include "integration/simcuda/driver/device.h"\n')
+        self.put("tests/integration/a_test.cc", HEAD + '#include "integration/simcuda/driver/device.h"\n')
+        self.assertEqual(self.found("allocator/tier/ssd.cc", '#include "io/engine.h"\n#include "policy/model/machine.h"\n'), [])
 
     def test_upward_is_found(self):
         self.assertEqual(len(self.found("io/engine.cc", '#include "allocator/tier/tier.h"\n')), 1)
 
     def test_io_and_policy_do_not_know_each_other(self):
-        self.assertEqual(len(self.found("policy/plan.cc", '#include "io/engine/engine.h"\n')), 1)
+        self.assertEqual(len(self.found("policy/plan.cc", '#include "io/engine.h"\n')), 1)
         self.assertEqual(len(self.found("io/engine.cc", '  #  include "policy/units.h"\n')), 2)
 
     def test_folders_of_a_layer(self):
@@ -45,8 +45,8 @@ class IncludeDirectionTest(Planted):
     def test_folders_of_a_layer_below(self):
         self.assertEqual(self.found("integration/torch/a.h", '#include "io/os/sync.h"\n'), [])
         self.assertEqual(len(self.found("integration/torch/a.h", '#include "allocator/tier/b.h"\n')), 1)
-        self.assertEqual(len(self.found("allocator/driver/a.h", '#include "io/engine/engine.h"\n')), 2)
-        self.assertEqual(len(self.found("io/os/a.h", '#include "io/engine/engine.h"\n')), 3)
+        self.assertEqual(len(self.found("allocator/driver/a.h", '#include "io/engine.h"\n')), 2)
+        self.assertEqual(len(self.found("io/os/a.h", '#include "io/engine.h"\n')), 3)
 
     def test_a_single_file_of_a_folder(self):
         for folder, file in (("engine", "preload/shim_abi"), ("torch", "engine/spillway"), ("cli/doctor", "preload/conf_text")):
@@ -81,7 +81,7 @@ class IncludeDirectionTest(Planted):
         self.assertEqual(len(self.found("io/engine.cc", 'auto* a = std::getenv("A");\n')), 1)
 
     def test_includes_are_written_from_the_root(self):
-        self.put("io/engine/engine.h")
+        self.put("io/engine.h")
         self.assertEqual(len(self.found("io/engine.cc", '#include "engine.h"\n')), 1)
         self.assertEqual(len(self.found("io/other.cc", '#include "../io/engine.h"\n')), 2)
 

@@ -8,9 +8,9 @@
 
 #include "integration/engine/profile_file.h"
 #include "integration/hooks/hook_rows.h"
-#include "tests/integration/report/figures_helpers.h"
 #include "tests/integration/hooks/fake_residency.h"
 #include "tests/integration/hooks/made_up_handles.h"
+#include "tests/integration/report/figures_helpers.h"
 
 namespace spillway::integration {
 namespace {

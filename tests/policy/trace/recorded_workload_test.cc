@@ -148,8 +148,7 @@ TEST(RecordedWorkloadTest, TouchesKnownToReadOnlyWriteNothing) {
   EXPECT_THAT(recorded.workload.kernels[1].outputs, IsEmpty());
   EXPECT_THAT(recorded.workload.kernels[1].inputs, ElementsAre(0));
   EXPECT_THAT(recorded.workload.kernels[2].outputs, ElementsAre(0));
-  EXPECT_THAT(recorded.workload.kernels[3].outputs,
-              ElementsAre(0, 1));  // it names two blocks: unknown
+  EXPECT_THAT(recorded.workload.kernels[3].outputs, ElementsAre(0, 1));  // it names two blocks: unknown
 }
 
 TEST(RecordedWorkloadTest, DurationsAreMeasuredTypicalOrGuessed) {

@@ -1,6 +1,6 @@
 // KernelWrites: which blocks kernels of PyTorch's own write, and only read, by their names: what a first run knows
 // before it has looked. Only what is certain by their source, or by the schema of an operator, is in the table; how it was made
-// and checked: docs/decisions/0043. A wrong row costs a write. Pure; any thread; nothing fails.
+// and checked: docs/decisions/0046. A wrong row costs a write. Pure; any thread; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_PROFILE_KERNEL_WRITES_H_
 #define SPILLWAY_INTEGRATION_PROFILE_KERNEL_WRITES_H_

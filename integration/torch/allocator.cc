@@ -117,7 +117,7 @@ void* SpillwayAllocator::AllocateOurs(size_t bytes, c10::DeviceIndex device, cud
     result = api_->allocate(device, bytes, stream, &pointer);
   if (result == kOutOfMemory) {
     // Native does not allow it while one of its pools is open: a graph may be under capture there.
-    if (!pools_.AnyOpen()) native_.emptyCache(kNoPool);
+    if (!pools_.AnyOpen()) EmptyNativeCache(kNoPool);
     (void)api_->empty_cache(device);
     LedgerOf(device).NoteRetry();
     result = api_->allocate(device, bytes, stream, &pointer);

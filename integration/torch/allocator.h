@@ -131,6 +131,7 @@ class SpillwayAllocator final : public CompatAllocator {
   void Free(void* pointer);
   c10::DataPtr Adopt(c10::DataPtr pointer) const;  // native's deleter becomes ours
   void NoteNativeAllocation(size_t bytes, c10::DeviceIndex device);
+  void EmptyNativeCache(PoolId pool);
   void ReportToProfiler(void* pointer, int64_t bytes, c10::DeviceIndex device);
   DeviceLedger& LedgerOf(c10::DeviceIndex device) { return ledgers_[static_cast<size_t>(device)]; }
   spillway_device_stats EngineStats(c10::DeviceIndex device) const;

@@ -40,12 +40,15 @@ void SpillwayAllocator::copy_data(void* destination, const void* source, size_t 
   native_->copy_data(destination, source, count);
 }
 
-void SpillwayAllocator::emptyCache(PoolId pool) {
-  for (c10::DeviceIndex device = 0; device < device_count_.load(); ++device) {
-    NoteNativeAllocation(SIZE_MAX,
-                         device);  // native's bytes are about to fall: their part of the peaks counts now
-  }
+// Native's bytes are about to fall, so their part of the common peaks counts now.
+void SpillwayAllocator::EmptyNativeCache(PoolId pool) {
+  for (c10::DeviceIndex device = 0; device < device_count_.load(); ++device)
+    NoteNativeAllocation(SIZE_MAX, device);
   native_.emptyCache(pool);
+}
+
+void SpillwayAllocator::emptyCache(PoolId pool) {
+  EmptyNativeCache(pool);
   for (c10::DeviceIndex device = 0; device < device_count_.load(); ++device) {
     const bool used = pool == kNoPool && LedgerOf(device).used();
     if (used || pool_memory_.used(device)) CheckEngine(api_->empty_cache(device), "empty its cache");

@@ -58,6 +58,16 @@ class StatisticsTest(TorchTest):
         self.assertEqual(torch.cuda.max_memory_reserved() - start, 8 * MIB)
         self.assertEqual(figure("reserved_bytes.large_pool.freed"), 8 * MIB)
 
+    def test_a_refusal_that_empties_natives_cache_keeps_the_common_peak(self):
+        small = [block(0.5) for _ in range(8)]
+        del small
+        cached = torch.cuda.memory_reserved()
+        ours = block(8)
+        with self.assertRaises(torch.cuda.OutOfMemoryError):
+            block(300)
+        del ours
+        self.assertEqual(torch.cuda.max_memory_reserved(), cached + 8 * MIB)
+
     def test_memory_info_and_summary(self):
         free, total = torch.cuda.mem_get_info()
         self.assertGreaterEqual(total, free)

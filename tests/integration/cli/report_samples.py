@@ -129,7 +129,7 @@ def run(seconds=600.0, budget=20 * GIB, peak=38 * GIB, iteration=2.4, move_count
         "figures": {**one, "seconds": seconds, "devices": [one], "disk_written_bytes": written, "disk_read_bytes": int(written * 0.95), "evictions_ended": "",
                     "directories": directories_of(directories, seconds, written, int(written * 0.95))},
         "advice": f"lost time: the GPU had to wait {sum(lost.values()):.1f} s of {seconds:.1f} s (11.7 %), most of it for bytes to come back from the disk "
-                  f"({lost['read']:.1f} s); what would help most: a larger SPILLWAY_HOST_MEMORY (now 12.00 GiB)",
+                  f"({lost['arrival']:.1f} s); what would help most: a larger SPILLWAY_HOST_MEMORY (now 12.00 GiB)",
         "memory": memory(seconds, budget, peak, disk_part, samples),
         "transfers": transfers(seconds, spilled, directories, disk_part, samples),
         "iterations": {"start_s": starts, "seconds": [iteration * (1.8 if i < 3 else 1 + 0.03 * math.sin(i)) for i in range(len(starts))],

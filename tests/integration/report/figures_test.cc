@@ -158,6 +158,7 @@ TEST(MetricsPageTest, NamesEachKey) {
   figures.devices[0].steady = {10, 4, 186, {1, 2, 3}, {}};
   figures.devices[0].stats.disk_in_rate = 1e9;
   figures.disk.write_budget_bytes = 1;
+  figures.disk.directories.emplace_back();
   figures.pause.pauses = 1;
   figures.devices[0].stats.link_measurements = 1;
   std::set<std::string> written;

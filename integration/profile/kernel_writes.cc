@@ -72,14 +72,14 @@ std::vector<FormFacts> KnownWrites(std::string_view name, uint64_t tag) {
   const uint32_t pointers = uint32_t{row->operands} + row->results;
   for (uint32_t blocks = 1; blocks <= pointers; ++blocks) {
     const uint64_t all = FirstBits(blocks);
-    const uint32_t others = blocks - std::min<uint32_t>(blocks, row->results),
+    const uint32_t first = blocks - std::min<uint32_t>(blocks, row->results),
                    sure = std::min<uint32_t>(blocks, row->sure);
     uint64_t reads = 0, writes = 0;
     if (row->order == Order::kResultsFirst) {
       reads = all & ~FirstBits(row->results);
       writes = FirstBits(blocks == pointers ? row->results : sure);
     } else {
-      reads = FirstBits(std::max(others, sure));
+      reads = FirstBits(std::max(first, sure));
       writes = blocks == pointers ? all & ~reads : 0;
     }
     if ((reads | writes) != 0) known.push_back({{tag, blocks}, reads, writes});

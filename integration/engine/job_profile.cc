@@ -127,12 +127,8 @@ JobFacts JobProfile::Learnt() const {
   return learnt;
 }
 
-void JobProfile::Keep() {
-  if (path_.empty()) return;
-  bool spilled = false;
-  devices_->ForEach(
-      [&](const ServedDevice& served) { spilled |= served.residency->Stats().spilled_bytes > 0; });
-  if (!spilled) return;
+void JobProfile::Keep(uint64_t spilled_bytes) {
+  if (path_.empty() || spilled_bytes == 0) return;
   std::string text = ProfileText(Learnt());
   if (text == kept_) return;
   const absl::Status written = WriteProfile(path_, text);

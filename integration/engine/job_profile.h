@@ -46,8 +46,8 @@ class JobProfile {
   // What is known, or guessed, of the writes of the device's launches by now; null: nothing. `residency`: the device's.
   // The thread of the device's predictor.
   std::shared_ptr<const policy::WriteFacts> Writes(int device, allocator::Residency* residency);
-  // Keeps what was learnt, if there is anything new and the process has spilled. One thread at a time.
-  void Keep();
+  // Keeps what was learnt, if there is anything new and the process has spilled so many bytes. One thread at a time.
+  void Keep(uint64_t spilled_bytes);
 
  private:
   struct DeviceGuesses {

@@ -119,7 +119,9 @@ std::vector<std::function<void(const Figures&, bool)>> JobReports::MakeWriters(i
         os::ReportLine(line);
     });
   }
-  writers.push_back([profile = from_.profile](const Figures&, bool) { profile->Keep(); });
+  writers.push_back([profile = from_.profile](const Figures& figures, bool) {
+    profile->Keep(Total(figures.devices).spilled_bytes);
+  });
   if (!settings_.prometheus.empty()) {
     const std::string path = OutputFile::Expand(settings_.prometheus, settings_.ranks.rank);
     const auto file = std::make_shared<OutputFile>("SPILLWAY_PROMETHEUS", path, Readers::kEveryone);

@@ -17,8 +17,7 @@ struct KernelRow {
   Order order;
   uint8_t operands;  // at most, that are only read
   uint8_t results;   // at most; an operand that is written in place is one of them
-  uint8_t
-      sure;  // of the pointers that stand first, leading ones that are blocks wherever another pointer is one
+  uint8_t sure;      // leading pointers that name blocks wherever another one does
 };
 
 constexpr KernelRow kRows[] = {
@@ -72,14 +71,14 @@ std::vector<FormFacts> KnownWrites(std::string_view name, uint64_t tag) {
   const uint32_t pointers = uint32_t{row->operands} + row->results;
   for (uint32_t blocks = 1; blocks <= pointers; ++blocks) {
     const uint64_t all = FirstBits(blocks);
-    const uint32_t operands = blocks - std::min<uint32_t>(blocks, row->results),
-                   sure = std::min<uint32_t>(blocks, row->sure);
+    const uint32_t leading = blocks - std::min<uint32_t>(blocks, row->results);
+    const uint32_t sure = std::min<uint32_t>(blocks, row->sure);
     uint64_t reads = 0, writes = 0;
     if (row->order == Order::kResultsFirst) {
       reads = all & ~FirstBits(row->results);
       writes = FirstBits(blocks == pointers ? row->results : sure);
     } else {
-      reads = FirstBits(std::max(operands, sure));
+      reads = FirstBits(std::max(leading, sure));
       writes = blocks == pointers ? all & ~reads : 0;
     }
     if ((reads | writes) != 0) known.push_back({{tag, blocks}, reads, writes});

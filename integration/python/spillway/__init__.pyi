@@ -66,6 +66,7 @@ def enable(
     wait_limit: _Value = None,
     trust: _Value = None,
     trace: _Value = None,
+    profile: _Value = None,
     audit: _Value = None,
     denylist: _Value = None,
     io_model: _Value = None,

@@ -86,10 +86,9 @@ TEST_F(JobProfileTest, TheNextRunKnowsWhatThisOneHasLearnt) {
   for (int look = 0; look < 3; ++look) residency_->facts.Note(form, 1, false);
   residency_->stats.host_in_rate = 50e9;
   residency_->stats.disk_out_rate = 3e9;
-  profile_.Keep();
+  profile_.Keep(0);
   EXPECT_FALSE(std::filesystem::exists(path_)) << "nothing was spilled";
-  residency_->stats.spilled_bytes = 1;
-  profile_.Keep();
+  profile_.Keep(1);
   const auto next = NextRun();
   EXPECT_EQ(next->Of(form, 0), Writes::kYes);
   EXPECT_EQ(next->Of(form, 1), Writes::kNo);
@@ -101,10 +100,9 @@ TEST_F(JobProfileTest, TheNextRunKnowsWhatThisOneHasLearnt) {
 
 TEST_F(JobProfileTest, RatesAreOfTheSameDirectories) {
   profile_.Begin(kKey, {"/other/drive"});
-  residency_->stats.spilled_bytes = 1;
   residency_->stats.host_in_rate = 50e9;
   residency_->stats.disk_out_rate = 3e9;
-  profile_.Keep();
+  profile_.Keep(1);
   NextRun();
   EXPECT_EQ(rates_.host_in, 50e9);
   EXPECT_EQ(rates_.disk_out, 0);
@@ -117,8 +115,7 @@ TEST_F(JobProfileTest, HandlesAndGraphsAreNotKept) {
   const uint64_t copy = RowTraits<Row::cuMemcpyDtoDAsync_v2>::kInfo.tag;
   for (const uint64_t tag : {Launch(1, ""), graphs, graphs ^ 77, uint64_t{123}, copy})
     residency_->facts.Note({tag, 1}, 0, true);
-  residency_->stats.spilled_bytes = 1;
-  profile_.Keep();
+  profile_.Keep(1);
   EXPECT_THAT(ReadProfile(path_)->writes, UnorderedElementsAre(FormFacts{{copy, 1}, 0, 1}));
 }
 
@@ -129,8 +126,7 @@ TEST_F(JobProfileTest, KernelsOfPyTorchsAreKnownOnceTheyAreLaunched) {
   EXPECT_EQ(profile_.Writes(0, residency_)->Of({tag, 2}, 0), Writes::kNo);
   const uint64_t later = Launch(2, "_ZN2at6native29vectorized_elementwise_kernelILi4EEEvT_");
   EXPECT_EQ(profile_.Writes(0, residency_)->Of({later, 2}, 1), Writes::kNo);
-  residency_->stats.spilled_bytes = 1;
-  profile_.Keep();
+  profile_.Keep(1);
   EXPECT_THAT(ReadProfile(path_)->writes, IsEmpty()) << "nobody has looked";
 }
 
@@ -140,8 +136,7 @@ TEST_F(JobProfileTest, WhatOneRunKnewIsHandedOn) {
   profile_.Writes(0, residency_);
   const policy::LaunchForm form{Launch(1, "_Z5otherPf"), 1};
   residency_->facts.Note(form, 0, true);
-  residency_->stats.spilled_bytes = 1;
-  profile_.Keep();
+  profile_.Keep(1);
   const auto writes = ReadProfile(path_)->writes;
   ASSERT_EQ(writes.size(), 3u);
   EXPECT_EQ(writes[0].form, form) << "the latest first";
@@ -157,9 +152,8 @@ TEST_F(JobProfileTest, AnotherKeyIsNotUsedAndReplaced) {
   }
   const ProfileKey new_driver{"2.11.0+cu130", "13.1", "a device"};
   profile_.Begin(new_driver, {});
-  residency_->stats.spilled_bytes = 1;
   residency_->stats.host_in_rate = 2e9;
-  profile_.Keep();
+  profile_.Keep(1);
   EXPECT_EQ(ReadProfile(path_)->key, new_driver);
   EXPECT_THAT(ReadProfile(path_)->writes, IsEmpty());
 }
@@ -173,20 +167,18 @@ TEST_F(JobProfileTest, ADamagedProfileIsALineAndIsMadeAnew) {
               AllOf(HasSubstr("the profile is damaged and not used"), HasSubstr(path_),
                     HasSubstr("SPILLWAY_PROFILE")));
   EXPECT_EQ(profile_.Writes(0, residency_)->size(), 0u);
-  residency_->stats.spilled_bytes = 1;
   residency_->stats.host_in_rate = 2e9;
-  profile_.Keep();
+  profile_.Keep(1);
   EXPECT_TRUE(ReadProfile(path_).ok());
 }
 
 TEST_F(JobProfileTest, APathThatCannotBeWrittenIsALineOnceWhereTheUserHasNamedIt) {
   JobProfile profile("/proc/self/no/profile", &devices_, nullptr);
   profile.Begin(kKey, {});
-  residency_->stats.spilled_bytes = 1;
   ::testing::internal::CaptureStderr();
-  profile.Keep();
+  profile.Keep(1);
   residency_->stats.host_in_rate = 2e9;
-  profile.Keep();
+  profile.Keep(1);
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(
       said,
@@ -197,9 +189,8 @@ TEST_F(JobProfileTest, APathThatCannotBeWrittenIsALineOnceWhereTheUserHasNamedIt
 TEST_F(JobProfileTest, OffIsNoFile) {
   JobProfile profile("", &devices_, &functions_);
   profile.Begin(kKey, {});
-  residency_->stats.spilled_bytes = 1;
   residency_->stats.host_in_rate = 2e9;
-  profile.Keep();
+  profile.Keep(1);
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
   const uint64_t tag = Launch(1, "_ZN2at6native13reduce_kernelILi512EEEvT_");
   EXPECT_EQ(profile.Writes(0, residency_)->Of({tag, 2}, 0), Writes::kNo)

@@ -76,24 +76,6 @@ TEST(FunctionRegistryTest, AsksOnceAndKeeps) {
   EXPECT_EQ(queries.asked, asked);
 }
 
-TEST(FunctionRegistryTest, TellsWhatWasLearntSince) {
-  FakeQueries queries;
-  queries.functions[Handle(1)] = {"add", {8}, Handle(100)};
-  queries.functions[Handle(2)] = {"mul", {8}, Handle(100)};
-  FunctionRegistry registry(&queries);
-  NoteAll(&registry, queries);
-  EXPECT_TRUE(registry.LearntSince(0).empty());
-  registry.Find(Handle(2));
-  registry.Find(Handle(1));
-  registry.Find(Handle(2));
-  ASSERT_EQ(registry.LearntSince(0).size(), 2u);
-  EXPECT_EQ(registry.LearntSince(0)[0]->name, "mul");
-  ASSERT_EQ(registry.LearntSince(1).size(), 1u);
-  EXPECT_EQ(registry.LearntSince(1)[0]->name, "add");
-  EXPECT_TRUE(registry.LearntSince(2).empty());
-  EXPECT_TRUE(registry.LearntSince(77).empty());
-}
-
 TEST(FunctionRegistryTest, AFunctionWithoutParametersIsUnderstood) {
   FakeQueries queries;
   queries.functions[Handle(1)] = {"none", {}, nullptr};

@@ -28,6 +28,7 @@ void PlanCursor::Reset(std::shared_ptr<const MigrationPlan> plan, LaunchIndex gp
   evictions_ = copies_ = fetches_ = Turn();
   uses_.clear();
   starts_.clear();
+  drops_waiting_.clear();
   copies_waiting_.clear();
   copies_under_way_.clear();
   fetches_waiting_.clear();
@@ -57,7 +58,7 @@ void PlanCursor::SortOps() {
   for (uint32_t position = 0; position < plan_->iteration_launches; ++position) {
     const ExpectedLaunch& launch = plan_->launches[position];
     for (uint32_t i = 0; i < launch.use_count; ++i)
-      uses_[BlockOf(plan_->uses[launch.first_use + i].block)].push_back(position);
+      uses_[BlockOf(plan_->uses[launch.first_use + i])].push_back(position);
   }
 }
 
@@ -85,7 +86,7 @@ void PlanCursor::AddWhatIsAway() {
     mover_.Visit(block, PlanTier::kHost, [&, id = block](const PlanBlockView& view) {
       if (view.place == BlockPlace::kAway || view.place == BlockPlace::kLeaving) {
         const LaunchIndex use = NextUse(id, now);
-        fetches_waiting_.insert({use, id, use});
+        fetches_waiting_.insert({use, id, use, view.tier});
       }
       return PlanMove::kNothing;
     });
@@ -133,21 +134,28 @@ bool PlanCursor::Poll(LaunchIndex gpu, bool memory_wanted) {
 
 bool PlanCursor::PollEvictions() {
   bool progress = false;
+  const std::vector<Drop> waiting = std::exchange(drops_waiting_, {});
+  for (const Drop& drop : waiting) progress |= TryDrop(drop);
   for (size_t tried = 0; tried < evictions_.ops.size(); ++tried, evictions_.Next()) {
     const PlanOp& op = evictions_.op();
     const LaunchIndex index = IndexOf(evictions_.iteration, op.launch);
     if (!mover_.Completed(index)) break;
-    const PlanBlock block = BlockOf(op.block);
-    progress |= mover_.Visit(block, op.tier, [&](const PlanBlockView& view) {
-      // Used by a later launch already: the host has run past the whole idle interval.
-      if (view.place != BlockPlace::kOnGpu || !view.may_leave || view.used > index + 1)
-        return PlanMove::kNothing;
-      // So late that it would not be away for half of the time.
-      if (2 * (gpu_ - std::min(gpu_, index)) > NextUse(block, index + 1) - index) return PlanMove::kNothing;
-      return PlanMove::kEvict;
-    });
+    progress |= TryDrop({index, BlockOf(op.block), op.tier});
   }
   return progress;
+}
+
+bool PlanCursor::TryDrop(const Drop& drop) {
+  return mover_.Visit(drop.block, drop.tier, [&](const PlanBlockView& view) {
+    // Used by a later launch already: the host has run past the whole idle interval.
+    if (!view.live || view.used > drop.used + 1) return PlanMove::kNothing;
+    // So late that it would not be away for half of the time.
+    if (2 * (gpu_ - std::min(gpu_, drop.used)) > NextUse(drop.block, drop.used + 1) - drop.used)
+      return PlanMove::kNothing;
+    if (view.place == BlockPlace::kLeaving || view.place == BlockPlace::kDraining)
+      drops_waiting_.push_back(drop);
+    return view.place == BlockPlace::kOnGpu && view.may_leave ? PlanMove::kEvict : PlanMove::kNothing;
+  });
 }
 
 // Copies of what stays for now, as its content becomes final.
@@ -220,7 +228,7 @@ void PlanCursor::QueueFetches() {
     // It may be due before the use itself. Until that launch has come, late is better than never.
     const PlanBlock block = BlockOf(fetches_.op().block);
     const LaunchIndex use = NextUse(block, due);
-    if (use != kNever) fetches_waiting_.insert({due, block, use});
+    if (use != kNever) fetches_waiting_.insert({due, block, use, fetches_.op().tier});
   }
 }
 
@@ -229,7 +237,7 @@ void PlanCursor::NoteUnplanned(PlanBlock block, Bytes bytes, LaunchIndex gpu) {
   const LaunchIndex use = NextUse(block, mover_.Launched());
   if (use == kNever) return;
   headroom_.Add(gpu, use, -static_cast<int64_t>(bytes));
-  if (headroom_.known()) fetches_waiting_.insert({use, block, use});
+  if (headroom_.known()) fetches_waiting_.insert({use, block, use, PlanTier::kHost});
 }
 
 bool PlanCursor::PollFetches() {
@@ -237,12 +245,17 @@ bool PlanCursor::PollFetches() {
   bytes_wanted_ = 0;
   bool progress = LookAtFetchesUnderWay();
   Blocked blocked = {IsBusy(PlanTier::kHost), IsBusy(PlanTier::kDisk)};
+  const LaunchIndex host = mover_.Launched();
   int looks = 0, started = 0;
   for (auto it = fetches_waiting_.begin();
        it != fetches_waiting_.end() && !(blocked[0] && blocked[1]) && looks < kMostLooks; ++looks) {
+    if (it->use < host || blocked[QueueOf(it->tier)]) {
+      it = it->use < host ? fetches_waiting_.erase(it) : std::next(it);
+      continue;
+    }
     const Start result = TryFetch(*it, &blocked);
     progress |= result == Start::kStarted;
-    it = result == Start::kStarted || result == Start::kGone ? fetches_waiting_.erase(it) : std::next(it);
+    it = result == Start::kStarted ? fetches_waiting_.erase(it) : std::next(it);
     if (result == Start::kStarted && ++started == kMostStarts) break;
   }
   return progress;
@@ -282,17 +295,12 @@ PlanCursor::Start PlanCursor::TryFetch(const Fetch& fetch, Blocked* blocked) {
   PlanTier tier = PlanTier::kHost;
   Bytes bytes = 0;
   const bool started = mover_.Visit(fetch.block, tier, [&](const PlanBlockView& view) {
-    const LaunchIndex host = mover_.Launched();
-    if (fetch.use < host) {
-      result = Start::kGone;
-      return PlanMove::kNothing;
-    }
     // It is on its way, there, freed, or may not return yet: it stays in the queue until its use is over.
     if (view.place != BlockPlace::kAway || !view.may_return) return PlanMove::kNothing;
-    tier = view.tier;
+    tier = fetch.tier = view.tier;
     bytes = view.bytes;
     if ((*blocked)[QueueOf(tier)]) return PlanMove::kNothing;
-    const bool fits = fetch.due <= host || headroom_.Fits(gpu_, fetch.due, bytes);
+    const bool fits = fetch.due <= mover_.Launched() || headroom_.Fits(gpu_, fetch.due, bytes);
     const bool free = bytes <= view.free_bytes;
     if (fits && !free) bytes_wanted_ = std::max(bytes_wanted_, bytes);
     if (!fits || !free) {

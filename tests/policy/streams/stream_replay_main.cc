@@ -23,8 +23,6 @@ using spillway::policy::StreamReplayOptions;
 nlohmann::json Json(const StreamReplay& replay) {
   return {{"ratio", replay.ratio()},
           {"departures", replay.departures},
-
-          {"fetched_bytes", replay.fetched},
           {"stuck", replay.stuck}};
 }
 

@@ -20,7 +20,7 @@ class Module:
 
 
 MOST = (
-    Module(("integration/hooks", "integration/escape", "integration/prediction"), chain=9, units=28),
+    Module(("integration/hooks", "integration/escape", "integration/prediction"), chain=9, units=32),
     Module(("allocator/residency",), chain=10, units=44),
     Module(("policy/bound", "policy/model", "policy/offline", "policy/planner", "policy/simulator", "policy/trace"), chain=7, units=0),
     Module(("policy/estimate",), chain=8, units=0),

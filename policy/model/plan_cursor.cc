@@ -31,7 +31,7 @@ void PlanCursor::Reset(std::shared_ptr<const MigrationPlan> plan, LaunchIndex gp
   drops_waiting_.clear();
   copies_waiting_.clear();
   copies_under_way_.clear();
-  fetches_waiting_.clear();
+  fetches_waiting_ = {};
   fetches_under_way_.clear();
   headroom_ = Headroom();
   bytes_wanted_ = 0;
@@ -86,7 +86,7 @@ void PlanCursor::AddWhatIsAway() {
     mover_.Visit(block, PlanTier::kHost, [&, id = block](const PlanBlockView& view) {
       if (view.place == BlockPlace::kAway || view.place == BlockPlace::kLeaving) {
         const LaunchIndex use = NextUse(id, now);
-        fetches_waiting_.insert({use, id, use, view.tier});
+        WaitToFetch(view.tier, {use, id, use});
       }
       return PlanMove::kNothing;
     });
@@ -228,7 +228,7 @@ void PlanCursor::QueueFetches() {
     // It may be due before the use itself. Until that launch has come, late is better than never.
     const PlanBlock block = BlockOf(fetches_.op().block);
     const LaunchIndex use = NextUse(block, due);
-    if (use != kNever) fetches_waiting_.insert({due, block, use, fetches_.op().tier});
+    if (use != kNever) WaitToFetch(fetches_.op().tier, {due, block, use});
   }
 }
 
@@ -237,26 +237,41 @@ void PlanCursor::NoteUnplanned(PlanBlock block, Bytes bytes, LaunchIndex gpu) {
   const LaunchIndex use = NextUse(block, mover_.Launched());
   if (use == kNever) return;
   headroom_.Add(gpu, use, -static_cast<int64_t>(bytes));
-  if (headroom_.known()) fetches_waiting_.insert({use, block, use, PlanTier::kHost});
+  if (headroom_.known()) WaitToFetch(PlanTier::kHost, {use, block, use});
 }
 
+void PlanCursor::WaitToFetch(PlanTier tier, const Fetch& fetch) {
+  fetches_waiting_[QueueOf(tier)].insert(fetch);
+}
+
+// In the order of need over both tiers, as long as their queues may start another.
 bool PlanCursor::PollFetches() {
   headroom_.MoveTo(gpu_);
   bytes_wanted_ = 0;
   bool progress = LookAtFetchesUnderWay();
   Blocked blocked = {IsBusy(PlanTier::kHost), IsBusy(PlanTier::kDisk)};
   const LaunchIndex host = mover_.Launched();
-  int looks = 0, started = 0;
-  for (auto it = fetches_waiting_.begin();
-       it != fetches_waiting_.end() && !(blocked[0] && blocked[1]) && looks < kMostLooks; ++looks) {
-    if (it->use < host || blocked[QueueOf(it->tier)]) {
-      it = it->use < host ? fetches_waiting_.erase(it) : std::next(it);
+  std::array next = {fetches_waiting_[0].begin(), fetches_waiting_[1].begin()};
+  const auto may = [&](size_t tier) { return !blocked[tier] && next[tier] != fetches_waiting_[tier].end(); };
+  for (int looks = 0, started = 0; looks < kMostLooks && started < kMostStarts && (may(0) || may(1));) {
+    const size_t tier = !may(1) || (may(0) && *next[0] < *next[1]) ? 0 : 1;
+    const Fetch fetch = *next[tier];
+    if (fetch.use < host) {  // its use is over
+      next[tier] = fetches_waiting_[tier].erase(next[tier]);
       continue;
     }
-    const Start result = TryFetch(*it, &blocked);
+    ++looks;
+    auto seen = static_cast<PlanTier>(tier);
+    const Start result = TryFetch(fetch, &blocked, &seen);
+    const bool elsewhere = QueueOf(seen) != tier;
+    if (result != Start::kStarted && !elsewhere) {
+      ++next[tier];
+      continue;
+    }
+    next[tier] = fetches_waiting_[tier].erase(next[tier]);
+    if (result != Start::kStarted) WaitToFetch(seen, fetch);
+    started += result == Start::kStarted ? 1 : 0;
     progress |= result == Start::kStarted;
-    it = result == Start::kStarted ? fetches_waiting_.erase(it) : std::next(it);
-    if (result == Start::kStarted && ++started == kMostStarts) break;
   }
   return progress;
 }
@@ -270,7 +285,7 @@ bool PlanCursor::LookAtFetchesUnderWay() {
              ended = view.place != BlockPlace::kArriving;
              if (view.place == BlockPlace::kAway) {
                headroom_.Add(std::max(one.from, gpu_), one.fetch.due, -static_cast<int64_t>(one.bytes));
-               fetches_waiting_.insert(one.fetch);
+               WaitToFetch(view.tier, one.fetch);
              }
              return PlanMove::kNothing;
            });
@@ -290,16 +305,16 @@ bool PlanCursor::IsBusy(PlanTier tier) const {
   return mover_.IsBusy(tier, fetches, bytes);
 }
 
-PlanCursor::Start PlanCursor::TryFetch(const Fetch& fetch, Blocked* blocked) {
+// `seen`: the tier on which the block lies, if it is away.
+PlanCursor::Start PlanCursor::TryFetch(const Fetch& fetch, Blocked* blocked, PlanTier* seen) {
   Start result = Start::kNothingToDo;
-  PlanTier tier = PlanTier::kHost;
   Bytes bytes = 0;
-  const bool started = mover_.Visit(fetch.block, tier, [&](const PlanBlockView& view) {
+  const bool started = mover_.Visit(fetch.block, *seen, [&](const PlanBlockView& view) {
     // It is on its way, there, freed, or may not return yet: it stays in the queue until its use is over.
     if (view.place != BlockPlace::kAway || !view.may_return) return PlanMove::kNothing;
-    tier = fetch.tier = view.tier;
+    *seen = view.tier;
     bytes = view.bytes;
-    if ((*blocked)[QueueOf(tier)]) return PlanMove::kNothing;
+    if ((*blocked)[QueueOf(*seen)]) return PlanMove::kNothing;
     const bool fits = fetch.due <= mover_.Launched() || headroom_.Fits(gpu_, fetch.due, bytes);
     const bool free = bytes <= view.free_bytes;
     if (fits && !free) bytes_wanted_ = std::max(bytes_wanted_, bytes);
@@ -311,11 +326,11 @@ PlanCursor::Start PlanCursor::TryFetch(const Fetch& fetch, Blocked* blocked) {
   });
   if (started) {
     result = Start::kStarted;
-    fetches_under_way_.push_back({fetch, gpu_, bytes, tier});
+    fetches_under_way_.push_back({fetch, gpu_, bytes, *seen});
     headroom_.Add(gpu_, fetch.due, static_cast<int64_t>(bytes));
-    (*blocked)[QueueOf(tier)] = IsBusy(tier);
+    (*blocked)[QueueOf(*seen)] = IsBusy(*seen);
   } else if (result == Start::kMustWait) {
-    (*blocked)[QueueOf(tier)] = true;
+    (*blocked)[QueueOf(*seen)] = true;
   }
   return result;
 }

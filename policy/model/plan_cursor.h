@@ -129,8 +129,6 @@ class PlanCursor {
     LaunchIndex due = 0;  // the block must be there when this launch comes
     PlanBlock block = 0;
     LaunchIndex use = 0;  // the block's next use, after which the fetch is of no use
-    // Where it was seen last, or is to come from by the plan: it is looked at when that queue may start another.
-    mutable PlanTier tier = PlanTier::kHost;
     bool operator<(const Fetch& other) const {
       return std::tie(due, block, use) < std::tie(other.due, other.block, other.use);
     }
@@ -163,8 +161,9 @@ class PlanCursor {
   bool LongEnough(const Copy& copy, Bytes bytes) const;
   void QueueFetches();
   bool PollFetches();
+  void WaitToFetch(PlanTier tier, const Fetch& fetch);
   bool LookAtFetchesUnderWay();
-  Start TryFetch(const Fetch& fetch, Blocked* blocked);
+  Start TryFetch(const Fetch& fetch, Blocked* blocked, PlanTier* seen);
   bool IsBusy(PlanTier tier) const;
 
   PlanMover& mover_;
@@ -176,7 +175,8 @@ class PlanCursor {
   std::vector<Drop> drops_waiting_;  // for copies that are under way
   std::set<Copy> copies_waiting_;
   std::vector<Copy> copies_under_way_;
-  std::set<Fetch> fetches_waiting_;
+  // By tier: where the block was seen last, or is to come from by the plan.
+  std::array<std::set<Fetch>, 2> fetches_waiting_;
   std::vector<FetchUnderWay> fetches_under_way_;
   Headroom headroom_;
   Bytes bytes_wanted_ = 0;

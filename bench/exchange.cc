@@ -82,8 +82,8 @@ void Exchange::SetPlan() {
   plan->expected_bytes.assign(length, static_cast<int64_t>(options_.block_bytes));
   for (uint32_t i = 0; i < length; ++i) {
     const auto block = static_cast<policy::TraceBlock>(addresses_->Find(blocks_[i]).raw());
-    plan->launches.push_back({0, i, 1});
-    plan->uses.push_back({block, i + length});
+    plan->launches.push_back({i, 1});
+    plan->uses.push_back(block);
     policy::PlanOp drop;
     drop.kind = policy::PlanOpKind::kDrop;
     drop.launch = drop.needed = i;

@@ -101,8 +101,8 @@ class Device {
     plan->start = residency_->log()->count();
     plan->iteration_launches = static_cast<uint32_t>(blocks_.size());
     for (uint32_t i = 0; i < plan->iteration_launches; ++i) {
-      plan->uses.push_back({addresses_->Find(blocks_[i]).raw(), i + plan->iteration_launches});
-      plan->launches.push_back({0, i, 1});
+      plan->uses.push_back(addresses_->Find(blocks_[i]).raw());
+      plan->launches.push_back({i, 1});
     }
     residency_->SetPlan(std::move(plan));
   }

@@ -1,37 +1,33 @@
 // Predictor: watches the launches of one device and keeps a plan in force while they follow a known sequence.
-// The engine makes one per device; the residency calls it as its LaunchObserver. On launching threads it only
-// compares signatures and records. Its own thread (`spillway-plan`) finds sequences and plans. The first
-// launch that departs from the sequence drops the plan at once; what of it is still of use stays as hints.
-// The plan is put in force again where the job is seen to be on a known sequence, in the middle of an
-// iteration, too. Only Start can fail.
+// The engine makes one per device; the residency calls it as its LaunchObserver. It has four parts: what comes as
+// expected (Departures), what the job does (JobFollower), its plans (PlanKeeper), what is reported (PredictionReports).
+// On launching threads it only compares signatures and records; its own thread (`spillway-plan`) does all else. The
+// first launch that departs from the sequence drops the plan at once; what of it is still of use stays as hints. The
+// plan is put in force again where the job is seen to be on a known sequence, in the middle of an iteration, too. Only
+// Start can fail.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_PREDICTOR_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_PREDICTOR_H_
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <thread>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "allocator/residency/residency.h"
 #include "allocator/residency/state/residency_options.h"
+#include "integration/prediction/departures.h"
+#include "integration/prediction/job_follower.h"
 #include "integration/prediction/launch_timer.h"
-#include "integration/prediction/planning_machine.h"
-#include "integration/prediction/sequence_plan.h"
+#include "integration/prediction/plan_keeper.h"
+#include "integration/prediction/prediction_reports.h"
 #include "integration/prediction/trace_recorder.h"
 #include "io/os/sync.h"
 #include "policy/bound/iteration_uses.h"
-#include "policy/model/plan.h"
-#include "policy/planner/plan_hints.h"
 #include "policy/trace/kernel_times.h"
-#include "policy/trace/recorded_workload.h"
-#include "policy/trace/sequence_tracker.h"
 
 namespace spillway::integration {
 
@@ -57,24 +53,6 @@ struct PredictorOptions {
   // thread.
   std::function<std::shared_ptr<const policy::WriteFacts>()> write_facts;
   KnownRates known_rates;  // of an earlier run
-};
-
-// A snapshot, for reports and tests. All counts are since the start.
-struct PredictorStats {
-  uint64_t plans = 0;               // put in force
-  uint64_t departures = 0;          // plans dropped because a launch was not the expected one
-  uint64_t lost = 0;                // times that the recorder's rings were too small
-  uint32_t iteration_launches = 0;  // of the plan in force, or of what is seen to repeat now; 0: none
-  uint64_t readoptions = 0;         // of plans: those of a sequence that had been left
-  uint64_t improved = 0;            // of plans: better ones for the sequence that the job was on
-  uint32_t sequences = 0;           // known now
-  uint64_t launches = 0;            // looked at
-  uint64_t followed = 0;            // of launches: those that the known sequence expected
-  uint64_t marks = 0;               // iterations that the job marked
-  policy::Forecast forecast;        // of the plan in force, or of the last one
-  uint64_t accesses = 0;            // of an iteration of the plan made last
-  uint64_t accesses_known = 0;      // of these: whether they write was known, or guessed, when it was made
-  uint64_t kinds_timed = 0;         // as KernelTimes counts them; 0: no launch was timed yet
 };
 
 class Predictor : public allocator::LaunchObserver {
@@ -107,22 +85,16 @@ class Predictor : public allocator::LaunchObserver {
 
   // With PredictorMode::kObserve: the iteration that the job followed for the most launches; null when
   // nothing repeated. Any thread.
-  std::shared_ptr<const policy::IterationUses> observed() const;
+  std::shared_ptr<const policy::IterationUses> observed() const { return reports_.uses(); }
 
   // With keep_iteration: the iteration that the job followed for the most launches, with the measured times,
   // and its launches. Nothing when nothing repeated. After Stop.
-  struct Followed {
-    policy::RecordedWorkload recorded;
-    policy::Trace launches;         // kernel k of the workload is launch begin() + k
-    uint64_t followed = 0;          // launches for which it was followed
-    uint64_t samples = 0;           // of all launches of the job: those that were timed
-    std::optional<uint32_t> first;  // the kernel with which an iteration begins; none: the job marked none
-  };
+  using Followed = KeptIteration;
   std::optional<Followed> FollowedIteration() const;
   // The same while launches go on: has it made on the thread, soon, and gives the last that was; null: none
   // was. Any thread.
-  void AskForIteration() { iteration_asked_.store(true, std::memory_order_relaxed); }
-  std::shared_ptr<const Followed> LastIteration() const;
+  void AskForIteration() { reports_.AskForIteration(); }
+  std::shared_ptr<const Followed> LastIteration() const { return reports_.last(); }
 
   // Does what the thread does in one turn: takes what was recorded, follows it, plans. True when there was
   // something to take. Called by the thread, or by tests that start no thread and call UsePlansOf.
@@ -133,91 +105,32 @@ class Predictor : public allocator::LaunchObserver {
   void UsePlansOf(allocator::Residency* residency) { residency_.store(residency); }
 
  private:
-  // The signatures that launching threads compare with; one expectation per plan put in force.
-  struct Expectation {
-    std::shared_ptr<const policy::MigrationPlan> hints;  // after a departure; null: there is no plan
-    policy::LaunchIndex start = 0;
-    std::vector<uint64_t> signatures;
-    bool Matches(policy::LaunchIndex index, uint64_t signature) const {
-      return index < start || signatures[(index - start) % signatures.size()] == signature;
-    }
-  };
-
-  // An iteration with the number of launches for which it was followed.
-  struct Observed {
-    policy::SequenceId sequence = policy::kNoSequence;
-    std::shared_ptr<const policy::IterationUses> iteration;
-    uint64_t launches = 0;
-    uint64_t launches_before = 0;  // of those: before the job came back to it
-  };
-
-  void Compare(policy::LaunchIndex index, uint64_t signature);
-  void Depart(const Expectation* expected);
-  void NoteSizes();
-  void KeepIteration();
-  void StartOver();
-  bool Feed(policy::LaunchIndex from);
-  bool MarkedBefore(policy::LaunchIndex index);
+  // Puts the plan in force, null for none; nothing without a residency.
+  void SetPlan(const Departures::Plan& plan);
   void PutInForce();
-  void SetHints();
-  void SetPlanOfSequence();
-  void NoteForecast(const SequencePlan& plan);
-  void Observe();
-  void NoteFollowed();
-  void KeepUpToDate();
-  void Replace(bool better);
-  policy::RuntimeMachine MachineNow();
-  LearntFacts Facts();
-  uint64_t IterationNow() const;
-  uint32_t IterationLaunches() const;
-  void Trim();
-  void FreeRetired();
+  Departures::Plan PlanAndHints();
+  void Replace(PlanKeeper::Change change);
+  void SetMovedHints();
   void Publish();
   void Loop();
 
   const PredictorOptions options_;
-  TraceRecorder recorder_;
-  PlanningMachine machine_;             // the predictor's thread
+  TraceRecorder recorder_;              // filled by launching threads
   std::unique_ptr<LaunchTimer> timer_;  // constant after construction; may be null
   std::atomic<allocator::Residency*> residency_{nullptr};
-
-  // Null: no plan in force. Stored by the thread; a launching thread that departs puts null. While readers_
-  // is not 0 nothing retired is freed.
-  std::atomic<const Expectation*> expected_{nullptr};
-  std::atomic<int> readers_{0};  // launching threads that look at an expectation
-  std::atomic<uint64_t> departures_{0};
-  std::atomic<uint32_t> iteration_launches_{0};
-  std::atomic<bool> iteration_asked_{false};  // taken by the thread
+  Departures departures_;
+  PredictionReports reports_;
 
   // ---- The thread's own (or the test's that calls Poll).
-  policy::Trace trace_;
-  policy::SequenceTracker tracker_;
-  policy::BlockSizes sizes_;
-  policy::BlockSizes
-      copied_;  // the least that a move of the block has copied, of all tensors that it was given to
-  std::deque<policy::LaunchIndex> marks_;
-  std::optional<policy::LaunchIndex> last_mark_;
-  std::map<policy::SequenceId, std::unique_ptr<SequencePlan>> sequence_plans_;
-  uint64_t settled_version_ = 0;            // of the tracker, when a plan was last put in force
-  const Expectation* in_force_ = nullptr;   // the one stored last; the job may have departed from it
-  std::optional<policy::PlanHints> hints_;  // of the plan in force, or of the one that the job departed from
-  bool hints_moved_ = false;                // other hints are to be put in force
-  bool entered_ = false;                    // the sequence, and its plan has not been checked since
-  uint64_t iteration_ = 0;                  // of the sequence, when its plan was last checked
-  std::vector<std::unique_ptr<const Expectation>>
-      expectations_;  // in force, and retired ones that may be read
   policy::KernelTimes times_;
-  FollowedIterations followed_;
-  std::shared_ptr<const policy::WriteFacts> writes_;
-  PredictorStats counts_;  // what Publish makes visible
+  JobFollower job_;
+  PlanKeeper plans_;
+  uint64_t settled_version_ = 0;  // of the tracker, when a plan was last put in force
+  PredictorStats counts_;         // what Publish makes visible
 
-  mutable os::Mutex mu_{os::LockRank::kRecorder};
+  os::Mutex mu_{os::LockRank::kRecorder};
   os::CondVar wake_;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
-  PredictorStats published_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<const Followed> last_iteration_ ABSL_GUARDED_BY(mu_);
-  Observed now_ ABSL_GUARDED_BY(mu_);   // what the job follows, or followed last
-  Observed most_ ABSL_GUARDED_BY(mu_);  // of those before: what was followed for longest
   std::thread thread_;
 };
 

@@ -42,19 +42,10 @@ struct PlanOp {
   TraceBlock block = 0;
 };
 
-// One launch of the iteration as it is expected to come again.
+// The blocks that one launch of the iteration names.
 struct ExpectedLaunch {
-  uint64_t signature = 0;  // SignatureOf(tag, blocks)
   uint32_t first_use = 0;  // index into MigrationPlan::uses
   uint32_t use_count = 0;
-};
-
-// A block named by an expected launch.
-struct ExpectedUse {
-  TraceBlock block = 0;
-  // Position of the block's next use, counted from the start of this launch's iteration: the use is in the
-  // next iteration when this is iteration_launches or more.
-  uint32_t next_position = 0;
 };
 
 // How far the host may be ahead of the GPU: by so many launches, or by as many as last so long, whichever is more.
@@ -72,7 +63,7 @@ struct MigrationPlan {
   LaunchIndex start = 0;                 // index of the launch at position 0; iterations follow without a gap
   uint32_t iteration_launches = 0;       // launches in the iteration, at least 1
   std::vector<ExpectedLaunch> launches;  // iteration_launches of them
-  std::vector<ExpectedUse> uses;
+  std::vector<TraceBlock> uses;          // by launch
   // In the order of their earliest starts, the same in each iteration. Of those that may start at once:
   // drops, then copies out, then fetches, each in the order of `needed`. `needed` decides which transfer goes
   // next in a copy queue.

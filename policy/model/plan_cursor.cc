@@ -28,9 +28,10 @@ void PlanCursor::Reset(std::shared_ptr<const MigrationPlan> plan, LaunchIndex gp
   evictions_ = copies_ = fetches_ = Turn();
   uses_.clear();
   starts_.clear();
+  drops_waiting_.clear();
   copies_waiting_.clear();
   copies_under_way_.clear();
-  fetches_waiting_.clear();
+  fetches_waiting_ = {};
   fetches_under_way_.clear();
   headroom_ = Headroom();
   bytes_wanted_ = 0;
@@ -57,7 +58,7 @@ void PlanCursor::SortOps() {
   for (uint32_t position = 0; position < plan_->iteration_launches; ++position) {
     const ExpectedLaunch& launch = plan_->launches[position];
     for (uint32_t i = 0; i < launch.use_count; ++i)
-      uses_[BlockOf(plan_->uses[launch.first_use + i].block)].push_back(position);
+      uses_[BlockOf(plan_->uses[launch.first_use + i])].push_back(position);
   }
 }
 
@@ -85,7 +86,7 @@ void PlanCursor::AddWhatIsAway() {
     mover_.Visit(block, PlanTier::kHost, [&, id = block](const PlanBlockView& view) {
       if (view.place == BlockPlace::kAway || view.place == BlockPlace::kLeaving) {
         const LaunchIndex use = NextUse(id, now);
-        fetches_waiting_.insert({use, id, use});
+        WaitToFetch(view.tier, {use, id, use});
       }
       return PlanMove::kNothing;
     });
@@ -133,21 +134,28 @@ bool PlanCursor::Poll(LaunchIndex gpu, bool memory_wanted) {
 
 bool PlanCursor::PollEvictions() {
   bool progress = false;
+  const std::vector<Drop> waiting = std::exchange(drops_waiting_, {});
+  for (const Drop& drop : waiting) progress |= TryDrop(drop);
   for (size_t tried = 0; tried < evictions_.ops.size(); ++tried, evictions_.Next()) {
     const PlanOp& op = evictions_.op();
     const LaunchIndex index = IndexOf(evictions_.iteration, op.launch);
     if (!mover_.Completed(index)) break;
-    const PlanBlock block = BlockOf(op.block);
-    progress |= mover_.Visit(block, op.tier, [&](const PlanBlockView& view) {
-      // Used by a later launch already: the host has run past the whole idle interval.
-      if (view.place != BlockPlace::kOnGpu || !view.may_leave || view.used > index + 1)
-        return PlanMove::kNothing;
-      // So late that it would not be away for half of the time.
-      if (2 * (gpu_ - std::min(gpu_, index)) > NextUse(block, index + 1) - index) return PlanMove::kNothing;
-      return PlanMove::kEvict;
-    });
+    progress |= TryDrop({index, BlockOf(op.block), op.tier});
   }
   return progress;
+}
+
+bool PlanCursor::TryDrop(const Drop& drop) {
+  return mover_.Visit(drop.block, drop.tier, [&](const PlanBlockView& view) {
+    // Used by a later launch already: the host has run past the whole idle interval.
+    if (!view.live || view.used > drop.used + 1) return PlanMove::kNothing;
+    // So late that it would not be away for half of the time.
+    if (2 * (gpu_ - std::min(gpu_, drop.used)) > NextUse(drop.block, drop.used + 1) - drop.used)
+      return PlanMove::kNothing;
+    if (view.place == BlockPlace::kLeaving || view.place == BlockPlace::kDraining)
+      drops_waiting_.push_back(drop);
+    return view.place == BlockPlace::kOnGpu && view.may_leave ? PlanMove::kEvict : PlanMove::kNothing;
+  });
 }
 
 // Copies of what stays for now, as its content becomes final.
@@ -220,7 +228,7 @@ void PlanCursor::QueueFetches() {
     // It may be due before the use itself. Until that launch has come, late is better than never.
     const PlanBlock block = BlockOf(fetches_.op().block);
     const LaunchIndex use = NextUse(block, due);
-    if (use != kNever) fetches_waiting_.insert({due, block, use});
+    if (use != kNever) WaitToFetch(fetches_.op().tier, {due, block, use});
   }
 }
 
@@ -229,21 +237,41 @@ void PlanCursor::NoteUnplanned(PlanBlock block, Bytes bytes, LaunchIndex gpu) {
   const LaunchIndex use = NextUse(block, mover_.Launched());
   if (use == kNever) return;
   headroom_.Add(gpu, use, -static_cast<int64_t>(bytes));
-  if (headroom_.known()) fetches_waiting_.insert({use, block, use});
+  if (headroom_.known()) WaitToFetch(PlanTier::kHost, {use, block, use});
 }
 
+void PlanCursor::WaitToFetch(PlanTier tier, const Fetch& fetch) {
+  fetches_waiting_[QueueOf(tier)].insert(fetch);
+}
+
+// In the order of need over both tiers, as long as their queues may start another.
 bool PlanCursor::PollFetches() {
   headroom_.MoveTo(gpu_);
   bytes_wanted_ = 0;
   bool progress = LookAtFetchesUnderWay();
   Blocked blocked = {IsBusy(PlanTier::kHost), IsBusy(PlanTier::kDisk)};
-  int looks = 0, started = 0;
-  for (auto it = fetches_waiting_.begin();
-       it != fetches_waiting_.end() && !(blocked[0] && blocked[1]) && looks < kMostLooks; ++looks) {
-    const Start result = TryFetch(*it, &blocked);
+  const LaunchIndex host = mover_.Launched();
+  std::array next = {fetches_waiting_[0].begin(), fetches_waiting_[1].begin()};
+  const auto may = [&](size_t tier) { return !blocked[tier] && next[tier] != fetches_waiting_[tier].end(); };
+  for (int looks = 0, started = 0; looks < kMostLooks && started < kMostStarts && (may(0) || may(1));) {
+    const size_t tier = !may(1) || (may(0) && *next[0] < *next[1]) ? 0 : 1;
+    const Fetch fetch = *next[tier];
+    if (fetch.use < host) {  // its use is over
+      next[tier] = fetches_waiting_[tier].erase(next[tier]);
+      continue;
+    }
+    ++looks;
+    auto seen = static_cast<PlanTier>(tier);
+    const Start result = TryFetch(fetch, &blocked, &seen);
+    const bool elsewhere = QueueOf(seen) != tier;
+    if (result != Start::kStarted && !elsewhere) {
+      ++next[tier];
+      continue;
+    }
+    next[tier] = fetches_waiting_[tier].erase(next[tier]);
+    if (result != Start::kStarted) WaitToFetch(seen, fetch);
+    started += result == Start::kStarted ? 1 : 0;
     progress |= result == Start::kStarted;
-    it = result == Start::kStarted || result == Start::kGone ? fetches_waiting_.erase(it) : std::next(it);
-    if (result == Start::kStarted && ++started == kMostStarts) break;
   }
   return progress;
 }
@@ -257,7 +285,7 @@ bool PlanCursor::LookAtFetchesUnderWay() {
              ended = view.place != BlockPlace::kArriving;
              if (view.place == BlockPlace::kAway) {
                headroom_.Add(std::max(one.from, gpu_), one.fetch.due, -static_cast<int64_t>(one.bytes));
-               fetches_waiting_.insert(one.fetch);
+               WaitToFetch(view.tier, one.fetch);
              }
              return PlanMove::kNothing;
            });
@@ -277,22 +305,17 @@ bool PlanCursor::IsBusy(PlanTier tier) const {
   return mover_.IsBusy(tier, fetches, bytes);
 }
 
-PlanCursor::Start PlanCursor::TryFetch(const Fetch& fetch, Blocked* blocked) {
+// `seen`: the tier on which the block lies, if it is away.
+PlanCursor::Start PlanCursor::TryFetch(const Fetch& fetch, Blocked* blocked, PlanTier* seen) {
   Start result = Start::kNothingToDo;
-  PlanTier tier = PlanTier::kHost;
   Bytes bytes = 0;
-  const bool started = mover_.Visit(fetch.block, tier, [&](const PlanBlockView& view) {
-    const LaunchIndex host = mover_.Launched();
-    if (fetch.use < host) {
-      result = Start::kGone;
-      return PlanMove::kNothing;
-    }
+  const bool started = mover_.Visit(fetch.block, *seen, [&](const PlanBlockView& view) {
     // It is on its way, there, freed, or may not return yet: it stays in the queue until its use is over.
     if (view.place != BlockPlace::kAway || !view.may_return) return PlanMove::kNothing;
-    tier = view.tier;
+    *seen = view.tier;
     bytes = view.bytes;
-    if ((*blocked)[QueueOf(tier)]) return PlanMove::kNothing;
-    const bool fits = fetch.due <= host || headroom_.Fits(gpu_, fetch.due, bytes);
+    if ((*blocked)[QueueOf(*seen)]) return PlanMove::kNothing;
+    const bool fits = fetch.due <= mover_.Launched() || headroom_.Fits(gpu_, fetch.due, bytes);
     const bool free = bytes <= view.free_bytes;
     if (fits && !free) bytes_wanted_ = std::max(bytes_wanted_, bytes);
     if (!fits || !free) {
@@ -303,11 +326,11 @@ PlanCursor::Start PlanCursor::TryFetch(const Fetch& fetch, Blocked* blocked) {
   });
   if (started) {
     result = Start::kStarted;
-    fetches_under_way_.push_back({fetch, gpu_, bytes, tier});
+    fetches_under_way_.push_back({fetch, gpu_, bytes, *seen});
     headroom_.Add(gpu_, fetch.due, static_cast<int64_t>(bytes));
-    (*blocked)[QueueOf(tier)] = IsBusy(tier);
+    (*blocked)[QueueOf(*seen)] = IsBusy(*seen);
   } else if (result == Start::kMustWait) {
-    (*blocked)[QueueOf(tier)] = true;
+    (*blocked)[QueueOf(*seen)] = true;
   }
   return result;
 }

@@ -5,7 +5,7 @@
 //
 // The rules:
 // - A drop starts when its launch has completed, unless the host has used the block again since, or half of
-//   the idle interval is over.
+//   the idle interval is over. It waits for a copy out of the block that is under way.
 // - A copy out waits, from its launch's completion on, for an idle interval between two uses that is long
 //   enough: the most urgent first, few at a time. Once its drop has come, it is made with the drop.
 // - A fetch waits from its earliest start, in one queue per tier, in the order of need, until there is
@@ -120,6 +120,11 @@ class PlanCursor {
       return std::tie(wanted, block) < std::tie(other.wanted, other.block);
     }
   };
+  struct Drop {
+    LaunchIndex used = 0;  // the launch after which the block may go
+    PlanBlock block = 0;
+    PlanTier tier = PlanTier::kHost;
+  };
   struct Fetch {
     LaunchIndex due = 0;  // the block must be there when this launch comes
     PlanBlock block = 0;
@@ -139,7 +144,7 @@ class PlanCursor {
     LaunchIndex launches = 0;
     Nanos nanos = 0;  // 0: not known
   };
-  enum class Start : uint8_t { kNothingToDo, kStarted, kMustWait, kGone };
+  enum class Start : uint8_t { kNothingToDo, kStarted, kMustWait };
   using Blocked = std::array<bool, 2>;  // by tier
 
   void SortOps();
@@ -149,14 +154,16 @@ class PlanCursor {
   LaunchIndex NeededAt(const Turn& turn) const;
 
   bool PollEvictions();
+  bool TryDrop(const Drop& drop);
   bool PollCopies();
   void LookAtCopiesUnderWay();
   Gap GapBefore(PlanBlock block) const;
   bool LongEnough(const Copy& copy, Bytes bytes) const;
   void QueueFetches();
   bool PollFetches();
+  void WaitToFetch(PlanTier tier, const Fetch& fetch);
   bool LookAtFetchesUnderWay();
-  Start TryFetch(const Fetch& fetch, Blocked* blocked);
+  Start TryFetch(const Fetch& fetch, Blocked* blocked, PlanTier* seen);
   bool IsBusy(PlanTier tier) const;
 
   PlanMover& mover_;
@@ -165,9 +172,11 @@ class PlanCursor {
   std::vector<Nanos> starts_;  // by position, and the iteration's length; empty: durations are not known
   std::unordered_map<PlanBlock, std::vector<uint32_t>> uses_;  // positions, ascending
   Turn evictions_, copies_, fetches_;
+  std::vector<Drop> drops_waiting_;  // for copies that are under way
   std::set<Copy> copies_waiting_;
   std::vector<Copy> copies_under_way_;
-  std::set<Fetch> fetches_waiting_;
+  // By tier: where the block was seen last, or is to come from by the plan.
+  std::array<std::set<Fetch>, 2> fetches_waiting_;
   std::vector<FetchUnderWay> fetches_under_way_;
   Headroom headroom_;
   Bytes bytes_wanted_ = 0;

@@ -12,6 +12,7 @@ namespace {
 constexpr Bytes kMargin = 64 << 20;        // of the GPU, planned to stay free; a sixty-fourth of a small one
 constexpr double kQueueEfficiency = 0.99;  // of the copy queues, that choices are made for
 constexpr size_t kSettingsWithRounds = 2;
+constexpr uint32_t kTrialIterations = 4;
 constexpr Nanos kShortLead = 50'000'000, kLongLead = 500'000'000;
 
 bool UsesDisk(const TransferPlan& plan) {
@@ -151,8 +152,9 @@ void PlanSearch::LeadHostReads(Nanos lead, TransferPlan* plan) const {
 
 absl::StatusOr<Execution> PlanSearch::Try(TransferPlan plan) {
   ExecutionOptions execution;
-  execution.iterations = options_.replay_iterations;
-  auto result = Execute(workload_, lifetimes_, machine_, plan, execution);
+  execution.iterations = kTrialIterations;
+  auto result = options_.trial ? options_.trial(machine_, plan)
+                               : Execute(workload_, lifetimes_, machine_, plan, execution);
   if (!result.ok()) return result;
   ++trials_;
   if (best_iteration_ == 0 || result->iteration < best_iteration_) {

@@ -1,11 +1,12 @@
-// PlanSearch: the offline planner. Makes a first plan at once, then better ones: the simulator executes each,
-// the times that kernels waited for bytes are added to the kernel times, and the best plan is kept.
+// PlanSearch: the planner. Makes a first plan at once, then better ones: each is tried on a simulated machine, the
+// times that kernels waited for bytes are added to the kernel times, and the best plan is kept.
 // docs/planner.md describes the method. RuntimePlanner and `spillway simulate` use it. One thread at a time.
 // A trial fails where the workload cannot run on the machine.
 
 #ifndef SPILLWAY_POLICY_PLANNER_PLAN_SEARCH_H_
 #define SPILLWAY_POLICY_PLANNER_PLAN_SEARCH_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,11 +17,15 @@
 
 namespace spillway::policy {
 
+// Carries a plan out on a machine.
+using PlanTrial = std::function<absl::StatusOr<Execution>(const Machine&, const TransferPlan&)>;
+
 struct SearchOptions {
-  uint32_t rounds = 8;             // of feedback, per setting, at most
-  double good_enough = 99.99;      // percent of `bound`; the search ends there
-  Nanos bound = 0;                 // that no plan's iteration can beat; 0: the sum of the kernels
-  uint32_t replay_iterations = 4;  // of each trial
+  uint32_t rounds = 8;         // of feedback, per setting, at most
+  double good_enough = 99.99;  // percent of `bound`; the search ends there
+  Nanos bound = 0;             // that no plan's iteration can beat; 0: the sum of the kernels
+  // How a plan is tried. Empty: by Execute (simulator.h), in pieces.
+  PlanTrial trial = {};
   // Trials x kernels, at most, which bounds the time of long traces; three trials are always made. As many
   // again where the link's directions share: what the search for independent ones finds is tried, too.
   uint64_t work = 240'000;

@@ -23,6 +23,14 @@ constexpr uint64_t kWork = 120'000;
 
 constexpr uint32_t kFreePartWhenSteady = 64, kLaunchesAheadWhenSteady = 1;
 constexpr Nanos kNanosAheadWhenSteady = 1'000'000;
+// The first two bring everything to where the plan has it; twelve give the same.
+constexpr uint32_t kIterationsOfTrial = 4;
+
+// Without a disk the host takes whatever comes.
+Machine WithHost(Machine machine, bool has_disk) {
+  if (!has_disk) machine.host_bytes = kMostWorkloadBytes;
+  return machine;
+}
 
 Machine Completed(Machine machine) {
   for (auto [rate, guess] : {std::pair(&machine.pcie_in, kGuessedPcie),
@@ -62,6 +70,8 @@ RuntimePlanner::RuntimePlanner(RecordedWorkload recorded, const RuntimeMachine& 
     : recorded_(std::move(recorded)),
       machine_(machine),
       true_lifetimes_(FindLifetimes(recorded_.workload)),
+      block_machine_(recorded_, true_lifetimes_),
+      machine_of_trials_(WithHost(Completed(machine.machine), machine.has_disk)),
       workload_(recorded_.workload),
       planned_machine_(Completed(machine.machine)) {
   for (const WorkloadKernel& kernel : workload_.kernels)
@@ -72,16 +82,25 @@ RuntimePlanner::RuntimePlanner(RecordedWorkload recorded, const RuntimeMachine& 
   const Bytes spare = planned_machine_.gpu_bytes - largest_set_;
   planned_machine_.gpu_bytes -= std::min(planned_machine_.gpu_bytes / machine.free_part, spare);
   Widen();
+  for (size_t k = 0; k < 2 * workload_.kernels.size(); ++k)
+    starts_.push_back(starts_.back() + workload_.kernels[k % workload_.kernels.size()].duration);
+  without_ops_ = WithoutOps();
   if (lifetimes_.PeakLive() <= static_cast<int64_t>(planned_machine_.gpu_bytes)) {
-    Adopt(TransferPlan());
-    forecast_.iteration = plan_iteration_ = forecast_.ideal;
+    Adopt(MakePlan(TransferPlan()));
+    forecast_.iteration = forecast_.ideal;
     return;
   }
   SearchOptions options;
   options.bound = forecast_.bound;
   options.work = kWork;
+  // The search may ask for a link whose directions are independent.
+  options.trial = [this](const Machine& searched, const TransferPlan& transfers) {
+    Machine machine_of_trial = machine_of_trials_;
+    machine_of_trial.pcie_both = searched.pcie_both;
+    return Try(machine_of_trial, transfers);
+  };
   search_ = std::make_unique<PlanSearch>(workload_, lifetimes_, planned_machine_, options);
-  Adopt(search_->First());
+  Adopt(MakePlan(search_->First()));
 }
 
 // How many kernels before each one the GPU may be when the host asks for its blocks. Not so many that the
@@ -163,15 +182,40 @@ bool RuntimePlanner::Improve() {
   }
   const Nanos best = search_->best_iteration();
   if (search_->trials() == 1) {
-    forecast_.iteration = plan_iteration_ = best;  // of the first plan
-  } else if (static_cast<double>(best) < (1 - kWorthChanging) * static_cast<double>(plan_iteration_)) {
-    Adopt(search_->best());
-    forecast_.iteration = plan_iteration_ = best;
+    forecast_.iteration = best;  // of the first plan
+  } else if (static_cast<double>(best) < (1 - kWorthChanging) * static_cast<double>(forecast_.iteration)) {
+    Adopt(MakePlan(search_->best()));
+    forecast_.iteration = best;
   }
   return *more;
 }
 
-void RuntimePlanner::Adopt(TransferPlan transfers) {
+absl::StatusOr<Execution> RuntimePlanner::Try(const Machine& machine, const TransferPlan& transfers) const {
+  ExecutionOptions options;
+  options.iterations = kIterationsOfTrial;
+  return block_machine_.Run(machine, MakePlan(transfers), options);
+}
+
+// ---- From what is to be away to ops.
+
+MigrationPlan RuntimePlanner::WithoutOps() const {
+  MigrationPlan plan;
+  plan.start = recorded_.start;
+  plan.iteration_launches = static_cast<uint32_t>(recorded_.workload.kernels.size());
+  for (const WorkloadKernel& kernel : recorded_.workload.kernels) {
+    const auto first = static_cast<uint32_t>(plan.uses.size());
+    std::vector<uint32_t> named;
+    std::ranges::set_union(kernel.inputs, kernel.outputs, std::back_inserter(named));
+    for (const uint32_t t : named) plan.uses.push_back(recorded_.blocks[t]);
+    plan.launches.push_back({first, static_cast<uint32_t>(named.size())});
+    plan.durations.push_back(kernel.duration);
+  }
+  plan.budget_bytes = planned_machine_.gpu_bytes;
+  plan.run_ahead = machine_.run_ahead;
+  return plan;
+}
+
+std::shared_ptr<const MigrationPlan> RuntimePlanner::MakePlan(TransferPlan transfers) const {
   std::erase_if(transfers.evictions,
                 [](const PlannedEviction& eviction) { return eviction.first_piece >= eviction.last_piece; });
   bool fits = true;
@@ -181,12 +225,13 @@ void RuntimePlanner::Adopt(TransferPlan transfers) {
     fits = false;
   }
   if (!fits && transfers.host_lead >= 0) FindReadLeads(workload_, lifetimes_, planned_machine_, &transfers);
-  auto plan = std::make_shared<MigrationPlan>(recorded_.expected);
+  auto plan = std::make_shared<MigrationPlan>(without_ops_);
   plan->expected_bytes = ExpectedBytes(workload_, lifetimes_, /*piece_bytes=*/0, transfers);
-  for (const WorkloadKernel& kernel : recorded_.workload.kernels) plan->durations.push_back(kernel.duration);
-  plan->budget_bytes = planned_machine_.gpu_bytes;
-  plan->run_ahead = machine_.run_ahead;
   AddOps(transfers, plan.get());
+  return plan;
+}
+
+void RuntimePlanner::Adopt(std::shared_ptr<const MigrationPlan> plan) {
   forecast_.fetched_host = forecast_.fetched_disk = forecast_.spilled_host = forecast_.spilled_disk = 0;
   std::unordered_map<TraceBlock, Bytes> sizes;
   for (size_t t = 0; t < recorded_.blocks.size(); ++t)
@@ -263,10 +308,10 @@ uint32_t RuntimePlanner::EarliestFetch(const IdleInterval& interval, const Plann
   const uint32_t size = static_cast<uint32_t>(workload_.kernels.size());
   uint32_t launch = interval.after + 1;
   if (lead >= 0 && eviction.tier == PlanTier::kHost) {
-    Nanos time = 0;
-    uint32_t start = interval.before;
-    while (start > launch && time < lead) time += workload_.kernels[--start % size].duration;
-    launch = start;
+    const auto earlier = std::ranges::upper_bound(starts_.begin() + launch, starts_.begin() + interval.before,
+                                                  starts_[interval.before] - lead);
+    launch =
+        earlier == starts_.begin() + launch ? launch : static_cast<uint32_t>(earlier - starts_.begin()) - 1;
   }
   return launch % size;
 }

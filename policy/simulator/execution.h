@@ -28,10 +28,10 @@ struct ScheduleEvent {
 enum class VictimOrder : uint8_t { kFarthestNextUse, kLeastRecentlyUsed };
 
 struct ExecutionOptions {
-  uint32_t iterations = 6;       // 3 at least: the last two are measured
-  std::vector<Nanos> durations;  // of each kernel of each iteration; empty: the workload's
-  bool record = false;           // keep the events
-  bool prefetch = true;          // false: bytes come back only when the next kernel waits for them
+  uint32_t iterations = 6;            // 3 at least: the last two are measured
+  std::vector<Nanos> durations = {};  // of each kernel of each iteration; empty: the workload's
+  bool record = false;                // keep the events
+  bool prefetch = true;               // false: bytes come back only when the next kernel waits for them
   VictimOrder victims = VictimOrder::kFarthestNextUse;  // what leaves in need
   // Longer transfers are cut into moves of this size at most (whole tensors are not).
   Bytes move_bytes = 64 << 20;

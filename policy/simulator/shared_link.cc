@@ -86,7 +86,7 @@ void SharedLink::Arrange(Nanos now) {
         continue;
       }
       if (copy.start != now) {
-        copy.end = EndOfUnit(copy, now);
+        copy.end = EndOf(copy, BytesToUnit(copy, now));
       } else if (slower || Possible(queue, right[queue])) {
         SetRate(&copy, right[queue]);
       }
@@ -115,12 +115,17 @@ Nanos SharedLink::EndOf(const Copy& copy, Bytes bytes) const {
                               static_cast<double>(copy.latency));
 }
 
-// Of the unit that is under way now.
-Nanos SharedLink::EndOfUnit(const Copy& copy, Nanos now) const {
+// Of the segment, with the unit that is under way now.
+Bytes SharedLink::BytesToUnit(const Copy& copy, Nanos now) const {
   const Nanos moving = std::max<Nanos>(0, now - copy.start - copy.latency);
   const double units = static_cast<double>(moving) / kNanosPerSecond * copy.rate / static_cast<double>(unit_);
-  const Bytes bytes = (static_cast<Bytes>(units) + 1) * unit_;
-  return EndOf(copy, std::min(bytes, copy.bytes - copy.done));
+  return std::min((static_cast<Bytes>(units) + 1) * unit_, copy.bytes - copy.done);
+}
+
+void SharedLink::Shorten(Queue queue, Nanos now) {
+  Copy& copy = copies_[queue];
+  copy.bytes = copy.done + BytesToUnit(copy, now);
+  copy.end = EndOf(copy, copy.bytes - copy.done);
 }
 
 SharedLink::Segment SharedLink::Rest(Queue queue) const {

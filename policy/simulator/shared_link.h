@@ -39,6 +39,8 @@ class SharedLink {
   bool MayBegin(Queue queue, double rate, Nanos now);
   // It does begin: `bytes`, after `latency`.
   void Begin(Queue queue, double rate, Bytes bytes, Nanos latency, Nanos now);
+  // The copy under way in the queue is given up: it ends with the unit that is being moved.
+  void Shorten(Queue queue, Nanos now);
   // The round has ended: all copies are to get the rates that are right beside those under way and wanted.
   void Arrange(Nanos now);
 
@@ -67,7 +69,7 @@ class SharedLink {
   bool Possible(Queue queue, double rate) const;  // beside the present rates of the others
   void SetRate(Copy* copy, double rate) const;
   Nanos EndOf(const Copy& copy, Bytes bytes) const;
-  Nanos EndOfUnit(const Copy& copy, Nanos now) const;
+  Bytes BytesToUnit(const Copy& copy, Nanos now) const;
   bool IsOut(Queue queue) const { return queue < tiers_; }
   double Alone(Queue queue) const { return IsOut(queue) ? machine_.pcie_out : machine_.pcie_in; }
 

@@ -117,18 +117,17 @@ class TensorMaker {
   }
   // The latest tensor is freed before the launch at `position`.
   void End(uint32_t position) {
-    const uint32_t iteration_launches = recorded_.expected.iteration_launches;
+    const auto iteration_launches = static_cast<uint32_t>(recorded_.workload.kernels.size());
     recorded_.workload.tensors.back().life->last = (position + iteration_launches - 1) % iteration_launches;
   }
 
   RecordedWorkload& recorded_;
 };
 
-void AddKernels(const Trace& trace, const BlockSizes& sizes, const KernelTimes* times,
-                RecordedWorkload* recorded) {
+void AddKernels(const Trace& trace, uint32_t iteration_launches, const BlockSizes& sizes,
+                const KernelTimes* times, RecordedWorkload* recorded) {
   const Nanos typical = times != nullptr ? times->Typical() : 0;
-  const LaunchIndex start = recorded->expected.start;
-  const uint32_t iteration_launches = recorded->expected.iteration_launches;
+  const LaunchIndex start = recorded->start;
   for (uint32_t position = 0; position < iteration_launches; ++position) {
     const LaunchIndex behind = start + (position + 1) % iteration_launches;
     const Nanos duration = times != nullptr ? times->Of(KindAt(trace, start + position, behind, sizes)) : 0;
@@ -139,43 +138,14 @@ void AddKernels(const Trace& trace, const BlockSizes& sizes, const KernelTimes* 
   }
 }
 
-// The launches and uses of the iteration, with each block's next use; no ops.
-MigrationPlan ExpectIteration(const Trace& trace, LaunchIndex start, uint32_t iteration_launches) {
-  MigrationPlan plan;
-  plan.start = start;
-  plan.iteration_launches = iteration_launches;
-  plan.launches.reserve(iteration_launches);
-  for (uint32_t position = 0; position < iteration_launches; ++position) {
-    const LaunchRecord launch = trace.at(start + position);
-    plan.launches.push_back({launch.signature, static_cast<uint32_t>(plan.uses.size()),
-                             static_cast<uint32_t>(launch.blocks.size())});
-    for (const TraceBlock block : launch.blocks) plan.uses.push_back({block, 0});
-  }
-  // Backwards, twice: the first round finds each block's first use of the iteration, which is the next use of
-  // its last.
-  std::unordered_map<TraceBlock, uint32_t> next;
-  for (int round = 1; round >= 0; --round) {
-    for (uint32_t position = iteration_launches; position-- > 0;) {
-      const ExpectedLaunch& launch = plan.launches[position];
-      const auto first = plan.uses.begin() + launch.first_use;
-      for (auto use = first; use != first + launch.use_count; ++use) {
-        if (round == 0) use->next_position = next[use->block];
-      }
-      for (auto use = first; use != first + launch.use_count; ++use)
-        next[use->block] = position + round * iteration_launches;
-    }
-  }
-  return plan;
-}
-
 }  // namespace
 
 RecordedWorkload MakeRecordedWorkload(const Trace& trace, LaunchIndex start, uint32_t iteration_launches,
                                       const BlockSizes& sizes, const KernelTimes* times,
                                       const WriteFacts* facts) {
   RecordedWorkload recorded;
-  recorded.expected = ExpectIteration(trace, start, iteration_launches);
-  AddKernels(trace, sizes, times, &recorded);
+  recorded.start = start;
+  AddKernels(trace, iteration_launches, sizes, times, &recorded);
   const BlockHistories histories(trace, start, iteration_launches, sizes, facts);
   TensorMaker maker(&recorded);
   for (const TraceBlock block : histories.order()) maker.Add(block, histories.of(block));

@@ -7,7 +7,6 @@
 
 #include <vector>
 
-#include "policy/model/plan.h"
 #include "policy/model/workload.h"
 #include "policy/trace/kernel_times.h"
 #include "policy/trace/trace.h"
@@ -18,7 +17,7 @@ namespace spillway::policy {
 struct RecordedWorkload {
   Workload workload;               // kernel k is the launch at position k
   std::vector<TraceBlock> blocks;  // of each tensor; a block that is allocated n times is n tensors
-  MigrationPlan expected;          // of the same launches, without ops
+  LaunchIndex start = 0;           // the launch at position 0
   uint32_t measured = 0;           // kernels whose durations were measured
 };
 

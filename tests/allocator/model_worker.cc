@@ -274,10 +274,10 @@ class Worker {
       policy::PlanOp op;
       op.kind = Pick(4) == 0 ? policy::PlanOpKind::kDrop : policy::PlanOpKind::kFetch;
       op.block = device_.addresses().Find(blocks_[Pick(blocks_.size())].address).raw();
-      plan->uses.push_back({op.block, 1});
+      plan->uses.push_back(op.block);
       plan->ops.push_back(op);
     }
-    plan->launches.push_back({0, 0, static_cast<uint32_t>(plan->uses.size())});
+    plan->launches.push_back({0, static_cast<uint32_t>(plan->uses.size())});
     device_->SetPlan(std::move(plan));
   }
 

@@ -24,6 +24,7 @@ PROGRAMS = {
     "launch_scan_bench": (["--benchmark_repetitions=1", "--benchmark_min_time=0.001"], "gate_ns"),
     "motion_bench": (["--rounds", "1", "--dir", "{folder}"], "gb_per_s"),
     "victim_bench": (["--most", "1000"], "lru_us"),
+    "plan_bench": (["--most", "3000"], "all_s"),
     "history_bench": (["--pairs", "1", "--faults", "20", "--most", "1000"], "ns"),
     "host_tier_bench": (["--gib", "1"], "out_seconds"),
     "hardware_bench": (

@@ -22,7 +22,7 @@ class Module:
 
 FLOORS = 8
 MOST = (
-    Module(("integration/hooks", "integration/escape", "integration/prediction"), chain=9, units=28),
+    Module(("integration/hooks", "integration/escape", "integration/prediction"), chain=9, units=32),
     Module(("allocator/residency",), chain=10, units=45),
     Module(("policy/bound", "policy/model", "policy/offline", "policy/planner", "policy/simulator", "policy/trace"), chain=7, units=0),
     Module(("policy/estimate",), chain=8, units=0),

@@ -58,7 +58,7 @@ FOLDERS = {
     "io/store": {"io/engine", "io/os"},
     "policy/model": set(),
     "policy/trace": {"policy/model"},
-    "policy/simulator": {"policy/model"},
+    "policy/simulator": {"policy/trace", "policy/model"},
     "policy/bound": {"policy/trace", "policy/model"},
     "policy/planner": {"policy/bound", "policy/simulator", "policy/trace", "policy/model"},
     "policy/offline": {"policy/planner", "policy/bound", "policy/simulator", "policy/estimate", "policy/model"},

@@ -29,10 +29,10 @@ inline std::shared_ptr<const policy::MigrationPlan> RandomPlan(const std::vector
                           : policy::PlanOpKind::kFetch;
     op.tier = random->OneIn(2) ? policy::PlanTier::kHost : policy::PlanTier::kDisk;
     op.block = blocks[random->Below(static_cast<uint32_t>(blocks.size()))];
-    plan->uses.push_back({op.block, 1});
+    plan->uses.push_back(op.block);
     plan->ops.push_back(op);
   }
-  plan->launches.push_back({0, 0, static_cast<uint32_t>(plan->uses.size())});
+  plan->launches.push_back({0, static_cast<uint32_t>(plan->uses.size())});
   return plan;
 }
 

@@ -83,10 +83,10 @@ std::shared_ptr<MigrationPlan> PlanOf(const std::map<TraceBlock, std::set<uint32
   plan->iteration_launches = 10;
   plan->ops = ops;
   for (uint32_t position = 0; position < 10; ++position) {
-    plan->launches.push_back({0, static_cast<uint32_t>(plan->uses.size()), 0});
+    plan->launches.push_back({static_cast<uint32_t>(plan->uses.size()), 0});
     for (const auto& [block, positions] : uses) {
       if (!positions.contains(position)) continue;
-      plan->uses.push_back({block, 0});
+      plan->uses.push_back(block);
       ++plan->launches.back().use_count;
     }
   }
@@ -142,6 +142,32 @@ TEST_F(PlanCursorTest, ADropIsLeftOutWhenItIsOvertakenOrHalfOver) {
   EXPECT_THAT(At(5, 9), IsEmpty());  // their turn is over
 }
 
+TEST_F(PlanCursorTest, ADropWaitsForACopyThatIsUnderWay) {
+  fake.Put(1, BlockPlace::kLeaving);
+  fake.Put(2, BlockPlace::kDraining);
+  Begin({{1, {2, 12}}, {2, {2, 12}}}, {Op(PlanOpKind::kDrop, 1, 2, 9), Op(PlanOpKind::kDrop, 2, 2, 9)});
+  EXPECT_THAT(At(3, 3), IsEmpty());
+  fake.Put(1, BlockPlace::kOnGpu);
+  EXPECT_THAT(At(4, 4), ElementsAre("evict 1 host"));
+  fake.Put(2, BlockPlace::kOnGpu);
+  fake.blocks[2].used = 5;  // by launch 4: it stays
+  EXPECT_THAT(At(5, 5), IsEmpty());
+}
+
+TEST_F(PlanCursorTest, AFetchIsLookedAtWhenTheQueueOfItsTierMayStartAnother) {
+  fake.most_fetches = 1;
+  Begin({{1, {0, 5}}, {2, {0, 6}}, {3, {0, 7}}},
+        {Op(PlanOpKind::kFetch, 1, 1, 5), Op(PlanOpKind::kFetch, 2, 1, 6),
+         Op(PlanOpKind::kFetch, 3, 1, 7, kDisk)});
+  fake.Put(1, BlockPlace::kAway, kHost);
+  fake.Put(2, BlockPlace::kAway, kDisk);  // not where the plan sent it
+  fake.Put(3, BlockPlace::kAway, kDisk);
+  EXPECT_THAT(At(1, 2), ElementsAre("fetch 1", "fetch 3"));
+  fake.Put(1, BlockPlace::kOnGpu);
+  fake.Put(3, BlockPlace::kOnGpu);
+  EXPECT_THAT(At(2, 2), ElementsAre("fetch 2"));
+}
+
 TEST_F(PlanCursorTest, ACopyWaitsForALongEnoughIdleInterval) {
   fake.Put(1, BlockPlace::kOnGpu, kHost, 100);  // 100 ns to copy
   Begin({{1, {0, 2, 7}}}, {Op(PlanOpKind::kCopyOut, 1, 0, 7)});
@@ -166,7 +192,7 @@ TEST_F(PlanCursorTest, ACopyWhoseDropHasComeIsMadeByTheDrop) {
 TEST_F(PlanCursorTest, FetchesGoInTheOrderOfNeedAndOneThatMustWaitBlocksItsOwnTier) {
   const std::map<TraceBlock, std::set<uint32_t>> uses = {{1, {0, 6}}, {2, {0, 5}}, {3, {0, 7}}, {4, {0, 8}}};
   Begin(uses, {Op(PlanOpKind::kFetch, 1, 1, 6), Op(PlanOpKind::kFetch, 2, 1, 5),
-               Op(PlanOpKind::kFetch, 3, 1, 7), Op(PlanOpKind::kFetch, 4, 1, 8)});
+               Op(PlanOpKind::kFetch, 3, 1, 7), Op(PlanOpKind::kFetch, 4, 1, 8, kDisk)});
   fake.Put(1, BlockPlace::kAway, kHost, 60);  // more than the headroom
   fake.Put(2, BlockPlace::kAway, kHost, 20);
   fake.Put(3, BlockPlace::kAway, kHost, 1);

@@ -54,6 +54,29 @@ TEST(PlanSearchTest, SameInputSamePlan) {
   }
 }
 
+// Whoever carries plans out judges them.
+TEST(PlanSearchTest, TheTrialDecides) {
+  const Workload workload = G10Workload("vit-1280");
+  const Machine machine = G10Machine(0);
+  const Lifetimes lifetimes = FindLifetimes(workload, PlanSearch::LeastBytes(machine));
+  SearchOptions options;
+  uint32_t tried = 0;
+  options.trial = [&](const Machine& on, const TransferPlan&) -> absl::StatusOr<Execution> {
+    EXPECT_EQ(on.gpu_bytes, machine.gpu_bytes);
+    Execution execution;
+    execution.iteration = ++tried == 2 ? 5'000'000'000 : 6'000'000'000;
+    execution.read_waits.assign(workload.kernels.size(), 0);
+    return execution;
+  };
+  PlanSearch search(workload, lifetimes, machine, options);
+  while (*search.Improve()) {
+  }
+  EXPECT_EQ(search.trials(), tried);
+  EXPECT_EQ(search.best_iteration(), 5'000'000'000);
+  options.trial = [](const Machine&, const TransferPlan&) { return absl::ResourceExhaustedError("no"); };
+  EXPECT_EQ(PlanSearch(workload, lifetimes, machine, options).Improve().status().message(), "no");
+}
+
 // Kernels that last up to a quarter more or less than planned cost at most 0.6 points.
 TEST(PlanSearchTest, NoisyKernelsCostLittle) {
   for (const Case& it : {Case{"vit-1280", 128ull << 30, 0}, Case{"vit-1280", 0, 0}, Case{"bert-256", 0, 0}}) {

@@ -1,5 +1,6 @@
 // trace_replay: plans an iteration of a published trace as at run time, carries the plan out by PlanCursor's rules in
-// virtual time, and prints what percent of the kernels' own time that is. traces.py runs it.
+// virtual time (BlockMachine), and prints what percent of the kernels' own time that is; with --schedule, the moves, for
+// the referee. traces.py runs it.
 
 #include <cstdio>
 #include <fstream>
@@ -7,10 +8,11 @@
 #include <string>
 
 #include "nlohmann/json.hpp"
+#include "policy/offline/schedule_csv.h"
 #include "policy/offline/workload_csv.h"
 #include "policy/planner/runtime_planner.h"
+#include "policy/simulator/block_machine.h"
 #include "tests/command_line.h"
-#include "tests/policy/planner/plan_replay.h"
 
 namespace {
 
@@ -65,6 +67,17 @@ RecordedWorkload Recorded(const Workload& workload, bool writes_known) {
   return MakeRecordedWorkload(trace, size, size, sizes, &times, writes_known ? &facts : nullptr);
 }
 
+// With tensors by their number in the trace.
+bool WriteSchedule(const std::string& path, const RecordedWorkload& recorded, Execution* run) {
+  for (ScheduleEvent& event : run->events) {
+    if (event.kind != ScheduleEvent::Kind::kKernel)
+      event.id = static_cast<uint32_t>(recorded.blocks[event.id]);
+  }
+  std::ofstream file(path);
+  file << ScheduleCsv(*run);
+  return static_cast<bool>(file.flush());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -77,6 +90,8 @@ int main(int argc, char** argv) {
   line.Add("--pcie", &pcie, "bytes a second in each direction", 1, 1e15);
   line.Add("--ssd", &ssd, "bytes a second in each direction", 1, 1e15);
   bool steady = false;
+  std::string schedule;
+  line.Add("--schedule", &schedule, "write what moved when to this file");
   line.Add("--steady", &steady, "the job has repeated the iteration for long");
   bool unknown = false;
   line.Add("--writes-unknown", &unknown, "no access is known to read only, as in a job's first iterations");
@@ -89,31 +104,40 @@ int main(int argc, char** argv) {
     return 1;
   }
   constexpr double kGiB = 1 << 30;
-  ReplayOptions options;
-  options.machine.gpu_bytes = static_cast<Bytes>(gpu * kGiB);
-  options.machine.host_bytes = static_cast<Bytes>(host * kGiB);
-  options.machine.pcie_in = options.machine.pcie_out = pcie;
-  options.machine.ssd_read = options.machine.ssd_write = ssd;
+  Machine of_job;
+  of_job.gpu_bytes = static_cast<Bytes>(gpu * kGiB);
+  of_job.host_bytes = static_cast<Bytes>(host * kGiB);
+  of_job.pcie_in = of_job.pcie_out = pcie;
+  of_job.ssd_read = of_job.ssd_write = ssd;
   const RecordedWorkload recorded = Recorded(*workload, !unknown);
   RuntimeMachine machine;
-  machine.machine = options.machine;
+  machine.machine = of_job;
   machine.run_ahead = RunAhead();
   if (steady) machine = WhenSteady(machine);
   RuntimePlanner planner(recorded, machine);
   while (planner.Improve()) {
   }
   const auto plan = planner.Plan();
-  const Replay replay = ReplayPlan(recorded, plan.get(), options);
+  const Lifetimes lifetimes = FindLifetimes(recorded.workload);
+  const ExecutionOptions options = {.iterations = 12, .record = !schedule.empty()};
+  absl::StatusOr<Execution> run = BlockMachine(recorded, lifetimes).Run(of_job, plan, options);
+  if (!run.ok()) {
+    std::fprintf(stderr, "trace_replay: %s\n", std::string(run.status().message()).c_str());
+    return 1;
+  }
+  if (options.record && !WriteSchedule(schedule, recorded, &*run)) {
+    std::fprintf(stderr, "trace_replay: %s cannot be written\n", schedule.c_str());
+    return 1;
+  }
   const auto percent = [&](Nanos time) {
     return 100 * static_cast<double>(recorded.workload.IdealTime()) / static_cast<double>(time);
   };
   const nlohmann::json json = {{"planned", plan != nullptr},
-                               {"stuck", replay.stuck},
-                               {"replay_percent", percent(replay.iteration)},
+                               {"replay_percent", percent(run->iteration)},
                                {"forecast_percent", percent(planner.forecast().iteration)},
                                {"bound_percent", percent(planner.forecast().bound)},
-                               {"faults", replay.faults},
-                               {"evicted_in_need", replay.in_need}};
+                               {"iteration_us", static_cast<double>(run->iteration) / 1e3},
+                               {"evicted_in_need", run->evictions_in_need}};
   std::printf("%s\n", json.dump().c_str());
   return 0;
 }

@@ -27,7 +27,7 @@ def judge(build, trace, host):
     first, steady = run(*replay), run(*replay, "--steady")
     offline = run(build / "bin" / "spillway", "simulate", "--trace", TRACES / trace, "--gpu-memory", "40GiB", "--host-memory",
                   f"{host}GiB", "--pcie", "15.754e9", "--ssd-read", "3.2e9", "--ssd-write", "3.2e9", "--piece", "0", "--json")  # fmt: skip
-    return {"first": first["replay_percent"], "steady": steady["replay_percent"], "stuck": first["stuck"] or steady["stuck"],
+    return {"first": first["replay_percent"], "steady": steady["replay_percent"], "forecasts": (first["forecast_percent"], steady["forecast_percent"]),
             "offline": 100 * offline["ideal_us"] / offline["iteration_us"],
             "bound": 100 * offline["ideal_us"] / offline["bound_us"]}  # fmt: skip
 

@@ -33,6 +33,16 @@ TEST_F(SharedLinkTest, AloneACopyHasAllOfItsRate) {
   EXPECT_EQ(segment.last, 3 * kUnit);
 }
 
+TEST_F(SharedLinkTest, ACopyThatIsGivenUpEndsWithItsUnit) {
+  link_.Begin(in_, 1e9, 5 * kUnit, 0, 0);
+  link_.Arrange(0);
+  link_.Shorten(in_, 12 * kMilli);
+  EXPECT_EQ(link_.end(in_), 20 * kMilli);
+  const SharedLink::Segment segment = link_.EndSegment(in_, 20 * kMilli);
+  EXPECT_TRUE(segment.ends_copy);
+  EXPECT_EQ(segment.last, 2 * kUnit);
+}
+
 // The copy in gives way at the end of its second unit, and is fast again at the end of the first unit after
 // the copy out.
 TEST_F(SharedLinkTest, RatesChangeAtTheEndsOfUnits) {

@@ -1,6 +1,6 @@
 // ReplayStream: a recorded job on a GPU of less memory than it has in use, in virtual time. The product's own
-// tracker, planner and cursor see each launch when the host makes it; memory, links and the host's run-ahead
-// are a model, as in tests/policy/planner/plan_replay.h. Says how much of the time the GPU was at work.
+// tracker, planner and cursor see each launch when the host makes it; blocks, memory and links are MachineBlocks'.
+// Says how much of the time the GPU was at work.
 
 #ifndef SPILLWAY_TESTS_POLICY_STREAMS_STREAM_REPLAY_H_
 #define SPILLWAY_TESTS_POLICY_STREAMS_STREAM_REPLAY_H_
@@ -22,7 +22,6 @@ struct StreamReplay {
   Nanos ideal = 0;          // of what is measured: the launches alone
   Nanos time = 0;           // what it took
   uint64_t departures = 0;  // plans that were dropped, of the whole stream
-  Bytes fetched = 0;        // to the GPU, of what is measured
   bool stuck = false;       // nothing could go on
 
   double ratio() const { return static_cast<double>(ideal) / static_cast<double>(time); }

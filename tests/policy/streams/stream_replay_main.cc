@@ -21,11 +21,7 @@ using spillway::policy::StreamReplay;
 using spillway::policy::StreamReplayOptions;
 
 nlohmann::json Json(const StreamReplay& replay) {
-  return {{"ratio", replay.ratio()},
-          {"departures", replay.departures},
-
-          {"fetched_bytes", replay.fetched},
-          {"stuck", replay.stuck}};
+  return {{"ratio", replay.ratio()}, {"departures", replay.departures}, {"stuck", replay.stuck}};
 }
 
 }  // namespace

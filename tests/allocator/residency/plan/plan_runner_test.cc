@@ -58,9 +58,9 @@ class PlanRunnerTest : public testing::Test {
   }
   void Set(CoreDevice& device) {
     for (uint32_t position = 0; position < plan_->iteration_launches; ++position) {
-      plan_->launches[position] = {0, static_cast<uint32_t>(plan_->uses.size()),
+      plan_->launches[position] = {static_cast<uint32_t>(plan_->uses.size()),
                                    static_cast<uint32_t>(uses_[position].size())};
-      for (uint32_t block : uses_[position]) plan_->uses.push_back({block, 0});
+      for (uint32_t block : uses_[position]) plan_->uses.push_back(block);
     }
     device->SetPlan(plan_);
   }

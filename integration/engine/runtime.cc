@@ -32,7 +32,7 @@ constexpr auto kLockWait = std::chrono::milliseconds(100);
 constexpr auto kDevicesEnd = std::chrono::milliseconds(900);
 constexpr auto kDiskEnd = std::chrono::milliseconds(1000);
 constexpr auto kDiskEndWhenLate = std::chrono::milliseconds(400);
-constexpr auto kWholeEnd = std::chrono::milliseconds(1950);  // docs/limits.md says 2 s
+constexpr auto kWholeEnd = std::chrono::milliseconds(1950);  // docs/limits-io.md says 2 s
 
 absl::Status Gone() { return absl::FailedPreconditionError("Spillway has ended in this process"); }
 
@@ -389,8 +389,8 @@ void Runtime::AbandonAfterFork() {
   dead_.store(true);
   PublishHookContext(nullptr);
   // No lock is taken, since another thread of the parent may have held it. Objects that were being built at
-  // the fork are not reached, and their descriptors live in this child until it ends (docs/limits.md); so do
-  // the other copies.
+  // the fork are not reached, and their descriptors live in this child until it ends
+  // (docs/limits-integration.md); so do the other copies.
   devices_.ForEach([](const ServedDevice& served) { served.residency->AbandonAfterFork(); });
   sharing_.AbandonAfterFork();
   pause_.AbandonAfterFork();

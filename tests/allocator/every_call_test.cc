@@ -269,7 +269,7 @@ TEST_P(EveryCallTest, SystemCallsFailOnce) {
 
 TEST_P(EveryCallTest, SystemCallsFailFromThenOn) {
   for (const CallCount& call : CountCalls()) {
-    // membarrier without memory for ever is a wait that is reported and not ended (docs/limits.md).
+    // membarrier without memory for ever is a wait that is reported and not ended (docs/limits-allocator.md).
     if (call.name == "syscall") continue;
     if (!call.of_driver) PlayAll(call, FailMode::kFromThenOn);
   }

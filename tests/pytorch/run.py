@@ -187,7 +187,7 @@ def report(args, release):
     for test, way, outcome, reason, cause in found:
         print(f"{way}: {test}: {outcome}: {cause or 'UNEXPLAINED: ' + reason}")
     for way, pytorch, test, cause in exceptions.unneeded(release, ways):
-        print(f"{args.expected.name}: no longer needed, and with it a row of docs/limits.md: {way} {pytorch} {test} {cause}")
+        print(f"{args.expected.name}: no longer needed, nor its line in docs/limits-*.md: {way} {pytorch} {test} {cause}")
     return sum(cause is None for *_, cause in found)
 
 

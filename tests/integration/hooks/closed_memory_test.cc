@@ -119,7 +119,7 @@ TEST_F(ClosedMemoryTest, ItsWordsAreCopiedByEveryCall) {
 TEST_F(ClosedMemoryTest, AnAddressThatIsCopiedOnKeepsItsBlock) {
   const CUdeviceptr target = Target(5);
   for (const auto& [name, copy] : Copies()) {
-    if (name == kByGraph) continue;  // ends with its graph (docs/limits.md)
+    if (name == kByGraph) continue;  // ends with its graph (docs/limits-integration.md)
     SCOPED_TRACE(name);
     Put(external_, target);
     EXPECT_EQ(copy(external_ + 2048, external_), CUDA_SUCCESS);

@@ -1,5 +1,6 @@
 """What a refused launch or copy raises, in whole processes: PyTorch on a device that is too small for one launch. The table
-in docs/limits.md ("What a refused call raises") has a test here for each row that runs on the stand-in device."""
+in docs/limits-integration.md ("What a refused call raises") has a test here for each row that runs on the stand-in
+device."""
 
 import json
 import os

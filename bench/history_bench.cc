@@ -1,7 +1,7 @@
-// What a fault costs by what the process has allocated and freed before, and by how many live blocks lie idle on the
-// device. Each fault drives one block out to host memory and brings another back, on the stand-in driver; a case is
-// timed in turn with the smallest one, and the ratio of each pair is taken; without a plan, and with one in force that
-// knows when each block is used next and moves nothing itself.
+// What a fault costs by what the process has allocated and freed before, and by how many live blocks lie idle
+// on the device. Each fault drives one block out to host memory and brings another back, on the stand-in
+// driver; a case is timed in turn with the smallest one, and the ratio of each pair is taken; without a plan,
+// and with one in force that knows when each block is used next and moves nothing itself.
 //
 //   history_bench [--pairs N] [--faults N] [--most N] [--json FILE]
 //

@@ -1,6 +1,7 @@
-// How fast blocks leave the device and come back, through the whole of the memory core on the stand-in driver, next to
-// the limit of each tier measured in the same run: plain O_DIRECT reads and writes of one file on the same file system
-// for the disk, memcpy for host memory. Every block's first word is written before it leaves and read when it is back.
+// How fast blocks leave the device and come back, through the whole of the memory core on the stand-in
+// driver, next to the limit of each tier measured in the same run: plain O_DIRECT reads and writes of one
+// file on the same file system for the disk, memcpy for host memory. Every block's first word is written
+// before it leaves and read when it is back.
 //
 //   motion_bench [--dir DIRECTORY] [--rounds N] [--json FILE]
 
@@ -124,8 +125,8 @@ double Rate(Device* device, uint64_t allocator::ResidencyStats::*moved, Body bod
 
 using Rates = std::map<std::string, std::vector<double>>;
 
-// Out: blocks are used one after the other until most have left. In: the device is emptied by frees, then as many as
-// fit come back. Exchange: each set that comes in drives another out.
+// Out: blocks are used one after the other until most have left. In: the device is emptied by frees, then as
+// many as fit come back. Exchange: each set that comes in drives another out.
 void MeasureTier(Device* device, const std::string& tier, Rates* rates) {
   std::vector<CUdeviceptr> blocks;
   for (size_t i = 0; i < kFittingBlocks + kSpillBlocks; ++i) blocks.push_back(device->Allocate());
@@ -164,7 +165,8 @@ struct Line {
   const char* what;
   const char* limit;
 };
-// An exchange moves each byte in and another out: half of what one direction alone could do is its limit at best.
+// An exchange moves each byte in and another out: half of what one direction alone could do is its limit at
+// best.
 constexpr Line kLines[] = {{"disk out", "plain write"},     {"disk in", "plain read"},
                            {"disk exchange", "plain read"}, {"host out", "memcpy"},
                            {"host in", "memcpy"},           {"host exchange", "memcpy"}};

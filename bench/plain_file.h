@@ -18,7 +18,8 @@ class PlainFile {
  public:
   // Ends the program with a line when the file cannot be made.
   PlainFile(const std::string& directory, uint64_t bytes);
-  // Moves all of it through `buffer`; returns GB/s. The first write fills the preallocated blocks and counts little.
+  // Moves all of it through `buffer`; returns GB/s. The first write fills the preallocated blocks and counts
+  // little.
   double Transfer(bool write, io::AlignedBuffer* buffer);
   // A name by which other programs open it, as long as this object lives: it has none in a directory.
   std::string path() const;

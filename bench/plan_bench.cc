@@ -1,5 +1,5 @@
-// What planning at run time costs: processor seconds to the first plan and for each trial, and what the best plan is
-// forecast to bring, on iterations made from a model's shapes with ever more micro-batches.
+// What planning at run time costs: processor seconds to the first plan and for each trial, and what the best
+// plan is forecast to bring, on iterations made from a model's shapes with ever more micro-batches.
 //
 //   plan_bench [--most KERNELS] [--gpu-memory BYTES] [--json FILE]
 

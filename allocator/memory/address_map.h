@@ -28,9 +28,9 @@ namespace spillway::allocator {
 // addresses that are unlikely numbers. Their upper half is a number from 0x5a00 to 0x7e00 whose upper 16 bits
 // are 0. Read as two 32-bit integers, such an address has 23,040 to 32,255 as its second integer, beside a
 // large first one: far above the shifts of PyTorch's IntDivider (0 to 32), with which NVIDIA's own choice,
-// from 0x302000000 on, collides (docs/limits-integration.md). Read as two floats, its second one is a denormal
-// number. Read as a double, it is about 1e-310; as a bf16 or fp16 quadruple, it has a zero there. Executables
-// lie from 0x55 << 40 on and libraries below 0x7f << 40.
+// from 0x302000000 on, collides (docs/limits-integration.md). Read as two floats, its second one is a
+// denormal number. Read as a double, it is about 1e-310; as a bf16 or fp16 quadruple, it has a zero there.
+// Executables lie from 0x55 << 40 on and libraries below 0x7f << 40.
 inline constexpr std::array<uint64_t, 4> kAddressHints = {uint64_t{0x6a} << 40, uint64_t{0x72} << 40,
                                                           uint64_t{0x62} << 40, uint64_t{0x5a} << 40};
 

@@ -1,8 +1,8 @@
-// Delay points, mutants and tallies of the memory core, compiled in only with SPILLWAY_TEST_HOOKS. Tests widen
-// races by delay points. Mutants prove that the tests would notice a broken rule. Tallies count events that a
-// test waits for, and show that nothing has happened where nothing may happen: they are the only state that
-// the product keeps for tests. Any thread may use them and nothing fails; without the option the macros are
-// empty.
+// Delay points, mutants and tallies of the memory core, compiled in only with SPILLWAY_TEST_HOOKS. Tests
+// widen races by delay points. Mutants prove that the tests would notice a broken rule. Tallies count events
+// that a test waits for, and show that nothing has happened where nothing may happen: they are the only state
+// that the product keeps for tests. Any thread may use them and nothing fails; without the option the macros
+// are empty.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_
@@ -112,8 +112,8 @@ class SelectionWatch {
 inline std::atomic<SelectionWatch*> selection_watch{nullptr};
 // Called at each named point when set; it may sleep or yield.
 inline std::atomic<void (*)(const char* point)> delay_function{nullptr};
-// Events that tests wait for, counted over all devices of the process. A tally is no delay point, because each
-// delay point is one more place where the simulation may preempt.
+// Events that tests wait for, counted over all devices of the process. A tally is no delay point, because
+// each delay point is one more place where the simulation may preempt.
 enum class Tally : int {
   kPoll,       // a device's thread has looked at everything once
   kMove,       // a block's change of state: from * kBlockStates + to

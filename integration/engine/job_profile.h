@@ -1,8 +1,8 @@
-// JobProfile: what this job knows of kernels and of the machine before it has looked (SPILLWAY_PROFILE, and the shipped
-// table of PyTorch's kernels), and what it keeps for the next run. Runtime makes it and begins it with the first
-// device; each predictor asks it on its thread; the reporter's thread keeps what was learnt. What it knows are guesses:
-// a plan may count on them, residency looks at each once, and checks whatever is dropped. Nothing fails: a profile
-// that cannot be used, or written, is a line or none.
+// JobProfile: what this job knows of kernels and of the machine before it has looked (SPILLWAY_PROFILE, and
+// the shipped table of PyTorch's kernels), and what it keeps for the next run. Runtime makes it and begins it
+// with the first device; each predictor asks it on its thread; the reporter's thread keeps what was learnt.
+// What it knows are guesses: a plan may count on them, residency looks at each once, and checks whatever is
+// dropped. Nothing fails: a profile that cannot be used, or written, is a line or none.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_JOB_PROFILE_H_
 #define SPILLWAY_INTEGRATION_ENGINE_JOB_PROFILE_H_
@@ -25,13 +25,14 @@
 
 namespace spillway::integration {
 
-// Returns the key of facts about kernels and rates: the PyTorch of this process, the driver and the device. Parts that
-// cannot be found are empty. Any thread.
+// Returns the key of facts about kernels and rates: the PyTorch of this process, the driver and the device.
+// Parts that cannot be found are empty. Any thread.
 ProfileKey FindProfileKey(const allocator::CudaDriver& driver, int device);
 
 class JobProfile {
  public:
-  // `path`: as SPILLWAY_PROFILE says. `devices` and `functions` must outlive this object; `functions` may be null.
+  // `path`: as SPILLWAY_PROFILE says. `devices` and `functions` must outlive this object; `functions` may be
+  // null.
   JobProfile(std::optional<std::string> path, const Devices* devices, FunctionRegistry* functions);
 
   // ---- At the first device, before its residency is made. One thread.
@@ -43,10 +44,11 @@ class JobProfile {
 
   // ---- From then on.
 
-  // What is known, or guessed, of the writes of the device's launches by now; null: nothing. `residency`: the device's.
-  // The thread of the device's predictor.
+  // What is known, or guessed, of the writes of the device's launches by now; null: nothing. `residency`: the
+  // device's. The thread of the device's predictor.
   std::shared_ptr<const policy::WriteFacts> Writes(int device, allocator::Residency* residency);
-  // Keeps what was learnt, if there is anything new and the process has spilled so many bytes. One thread at a time.
+  // Keeps what was learnt, if there is anything new and the process has spilled so many bytes. One thread at
+  // a time.
   void Keep(uint64_t spilled_bytes);
 
  private:

@@ -177,7 +177,8 @@ class FunctionRegistry {
   // Replaces the search for the versions of NCCL in the process, for tests. Must be called before the first
   // Find.
   void SetNcclVersions(std::function<std::vector<int>()> versions) { nccl_versions_ = std::move(versions); }
-  // Returns the functions that were learned after the first `seen`, in that order. Thread-safe; takes the lock.
+  // Returns the functions that were learned after the first `seen`, in that order. Thread-safe; takes the
+  // lock.
   std::vector<const FunctionInfo*> LearntSince(size_t seen);
   // Returns a function with that tag, or null. Thread-safe; takes the lock.
   const FunctionInfo* FindByTag(uint64_t tag);

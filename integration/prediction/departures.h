@@ -1,7 +1,7 @@
-// Departures: the launches that the job is expected to make while a plan is in force, and the first one that is
-// another. On that launch's own thread the plan is dropped at once. Owns what is expected, and frees it when no thread
-// reads it any more. The predictor's thread says what to expect; launching threads compare. No lock: launching threads
-// neither wait nor allocate. Nothing fails.
+// Departures: the launches that the job is expected to make while a plan is in force, and the first one that
+// is another. On that launch's own thread the plan is dropped at once. Owns what is expected, and frees it
+// when no thread reads it any more. The predictor's thread says what to expect; launching threads compare. No
+// lock: launching threads neither wait nor allocate. Nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_DEPARTURES_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_DEPARTURES_H_
@@ -39,8 +39,9 @@ class Departures {
 
   // ---- The predictor's thread.
 
-  // From launch `start` on an iteration of these signatures is expected to recur. `hints`: what is left of the plan
-  // after a departure. The plan must be in force by now: a departure drops it only where it finds an expectation.
+  // From launch `start` on an iteration of these signatures is expected to recur. `hints`: what is left of
+  // the plan after a departure. The plan must be in force by now: a departure drops it only where it finds an
+  // expectation.
   void Expect(policy::LaunchIndex start, std::vector<uint64_t> signatures, Plan hints);
   // As if the next launch had been another; nothing is expected then.
   void Depart();
@@ -67,8 +68,8 @@ class Departures {
   void DepartFrom(const Expectation* expected);
 
   const std::function<void(const Plan& hints)> drop_;
-  // Null: nothing is expected. Stored by the predictor's thread; a launching thread that departs puts null. While
-  // readers_ is not 0 nothing retired is freed.
+  // Null: nothing is expected. Stored by the predictor's thread; a launching thread that departs puts null.
+  // While readers_ is not 0 nothing retired is freed.
   std::atomic<const Expectation*> expected_{nullptr};
   std::atomic<int> readers_{0};  // launching threads that look at an expectation
   std::atomic<uint64_t> count_{0};

@@ -1,6 +1,7 @@
-// JobFollower: what the job has launched, and which sequence it is on. Takes what TraceRecorder's rings have, keeps the
-// launches that are still needed, the sizes of blocks and the marks, and shows each launch to the SequenceTracker. Used
-// by the predictor's thread alone: no lock. Nothing fails: where launches were lost, the job's place is forgotten.
+// JobFollower: what the job has launched, and which sequence it is on. Takes what TraceRecorder's rings have,
+// keeps the launches that are still needed, the sizes of blocks and the marks, and shows each launch to the
+// SequenceTracker. Used by the predictor's thread alone: no lock. Nothing fails: where launches were lost,
+// the job's place is forgotten.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_JOB_FOLLOWER_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_JOB_FOLLOWER_H_
@@ -21,7 +22,8 @@ class JobFollower {
  public:
   explicit JobFollower(const policy::IterationOptions& options) : tracker_(options) {}
 
-  // Takes what was recorded, up to kLaunchesAtATime. False: launches were lost, and the job's place with them.
+  // Takes what was recorded, up to kLaunchesAtATime. False: launches were lost, and the job's place with
+  // them.
   bool Take(TraceRecorder* recorder);
   // Shows the tracker what Take took; `see` sees each launch after the tracker. True when there was any.
   bool Follow(absl::FunctionRef<void(policy::LaunchIndex, const policy::LaunchRecord&)> see);

@@ -1,6 +1,7 @@
-// PlanKeeper: the plans of the sequences that the job repeats: made when it comes to one, taken up again when it comes
-// back, made anew when the machine or what is known of launches has changed, improved in between; and after a departure
-// the hints. Used by the predictor's thread alone: no lock. Nothing fails: a sequence that cannot be planned has no plan.
+// PlanKeeper: the plans of the sequences that the job repeats: made when it comes to one, taken up again when
+// it comes back, made anew when the machine or what is known of launches has changed, improved in between;
+// and after a departure the hints. Used by the predictor's thread alone: no lock. Nothing fails: a sequence
+// that cannot be planned has no plan.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_PLAN_KEEPER_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_PLAN_KEEPER_H_
@@ -27,7 +28,8 @@ class PlanKeeper {
   using WriteFacts = std::function<std::shared_ptr<const policy::WriteFacts>()>;
   enum class Change : uint8_t { kNone, kAnew, kBetter };
 
-  // `host_bytes`, `has_disk`, `known_rates`, `write_facts`: as in PredictorOptions. `job` and `times` must outlive it.
+  // `host_bytes`, `has_disk`, `known_rates`, `write_facts`: as in PredictorOptions. `job` and `times` must
+  // outlive it.
   PlanKeeper(std::function<uint64_t()> host_bytes, bool has_disk, const KnownRates& known_rates,
              WriteFacts write_facts, const JobFollower* job, const policy::KernelTimes* times)
       : machine_(std::move(host_bytes), has_disk, known_rates),
@@ -39,9 +41,9 @@ class PlanKeeper {
   Plan Enter(const allocator::Residency* residency);
   // Plans of sequences that the tracker has forgotten go.
   void ForgetUnknown();
-  // To be called when launches have followed the sequence. When the memory to plan for has changed (by external
-  // allocations or refused chunks), it is planned anew at once. All else is checked when an iteration has ended; better
-  // plans take over there. If anything changed, Current() is to be put in force.
+  // To be called when launches have followed the sequence. When the memory to plan for has changed (by
+  // external allocations or refused chunks), it is planned anew at once. All else is checked when an
+  // iteration has ended; better plans take over there. If anything changed, Current() is to be put in force.
   Change KeepUpToDate(const allocator::Residency* residency);
   Plan Current();
   // Does one slice of work on a better plan. False when there is nothing to try.
@@ -60,7 +62,8 @@ class PlanKeeper {
   void DropHints() { hints_.reset(); }
   // The job, which is on no sequence, has made this launch.
   void FollowHints(policy::LaunchIndex index, const policy::LaunchRecord& launch);
-  // Whether other hints are to be put in force since the last call: `plan`, or null, and then there are none any more.
+  // Whether other hints are to be put in force since the last call: `plan`, or null, and then there are none
+  // any more.
   bool TakeMovedHints(Plan* plan);
 
   // What was learnt of writes when it was last asked for; may be null.

@@ -1,6 +1,6 @@
-// PredictionReports: what reports and tests are given of what the predictor has seen: counts, the iteration that was
-// followed for longest, what its blocks are used for. The predictor's thread writes here, any thread reads: the
-// snapshots are guarded by one lock, which is held for a copy alone. Nothing fails.
+// PredictionReports: what reports and tests are given of what the predictor has seen: counts, the iteration
+// that was followed for longest, what its blocks are used for. The predictor's thread writes here, any thread
+// reads: the snapshots are guarded by one lock, which is held for a copy alone. Nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_PREDICTION_REPORTS_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_PREDICTION_REPORTS_H_

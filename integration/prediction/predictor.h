@@ -1,10 +1,10 @@
 // Predictor: watches the launches of one device and keeps a plan in force while they follow a known sequence.
-// The engine makes one per device; the residency calls it as its LaunchObserver. It has four parts: what comes as
-// expected (Departures), what the job does (JobFollower), its plans (PlanKeeper), what is reported (PredictionReports).
-// On launching threads it only compares signatures and records; its own thread (`spillway-plan`) does all else. The
-// first launch that departs from the sequence drops the plan at once; what of it is still of use stays as hints. The
-// plan is put in force again where the job is seen to be on a known sequence, in the middle of an iteration, too. Only
-// Start can fail.
+// The engine makes one per device; the residency calls it as its LaunchObserver. It has four parts: what
+// comes as expected (Departures), what the job does (JobFollower), its plans (PlanKeeper), what is reported
+// (PredictionReports). On launching threads it only compares signatures and records; its own thread
+// (`spillway-plan`) does all else. The first launch that departs from the sequence drops the plan at once;
+// what of it is still of use stays as hints. The plan is put in force again where the job is seen to be on a
+// known sequence, in the middle of an iteration, too. Only Start can fail.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_PREDICTOR_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_PREDICTOR_H_

@@ -28,8 +28,9 @@ struct LearntFacts {
 };
 
 // The plan for one sequence: made at once, improved in slices of work, and given out for the launch at which
-// the sequence begins. Another, which leaves less memory free, takes over once the job has followed the sequence
-// for long. Owns the planners and the machine that was planned for. The predictor decides when to plan.
+// the sequence begins. Another, which leaves less memory free, takes over once the job has followed the
+// sequence for long. Owns the planners and the machine that was planned for. The predictor decides when to
+// plan.
 class SequencePlan {
  public:
   // `sequence`: its launches, as a trace that begins with launch 0. Makes the first plan, which takes about

@@ -1,7 +1,7 @@
-// JobFacts: what a run has learnt of its kernels and of its machine, and the text that carries it to the next run
-// (SPILLWAY_PROFILE). Whose facts they are stands in a key: those of another PyTorch, driver or device are not
-// used. Neither sequences nor plans are among them. JobProfile (integration/engine) reads and writes the file.
-// Pure; a text that is not whole is an error that says what is wrong with it.
+// JobFacts: what a run has learnt of its kernels and of its machine, and the text that carries it to the next
+// run (SPILLWAY_PROFILE). Whose facts they are stands in a key: those of another PyTorch, driver or device
+// are not used. Neither sequences nor plans are among them. JobProfile (integration/engine) reads and writes
+// the file. Pure; a text that is not whole is an error that says what is wrong with it.
 
 #ifndef SPILLWAY_INTEGRATION_PROFILE_JOB_FACTS_H_
 #define SPILLWAY_INTEGRATION_PROFILE_JOB_FACTS_H_

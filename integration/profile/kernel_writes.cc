@@ -38,8 +38,8 @@ std::string_view TakeName(std::string_view* mangled) {
   return name.size() == bytes ? name : "";
 }
 
-// Operators, and kernels of at::native. A few of PyTorch's stand in no namespace but an unnamed one, to which the
-// compiler gives a name.
+// Operators, and kernels of at::native. A few of PyTorch's stand in no namespace but an unnamed one, to which
+// the compiler gives a name.
 bool IsOfPyTorch(std::string_view name) {
   if (!name.starts_with("_Z")) return name.starts_with("aten::");
   if (!name.starts_with("_ZN")) return false;
@@ -66,8 +66,8 @@ std::vector<FormFacts> KnownWrites(std::string_view name, uint64_t tag) {
   const std::string_view base = KernelBaseName(name);
   const auto* const row = std::ranges::lower_bound(kRows, base, {}, &KernelRow::name);
   if (row == std::end(kRows) || row->name != base) return known;
-  // Which of its pointers name blocks is not known, where fewer than all do. But of those that do so many at most are
-  // results, and all others stand before them, or behind.
+  // Which of its pointers name blocks is not known, where fewer than all do. But of those that do so many at
+  // most are results, and all others stand before them, or behind.
   const uint32_t pointers = uint32_t{row->operands} + row->results;
   for (uint32_t blocks = 1; blocks <= pointers; ++blocks) {
     const uint64_t all = FirstBits(blocks);

@@ -1,6 +1,7 @@
-// KernelWrites: which blocks kernels of PyTorch's own write, and only read, by their names: what a first run knows
-// before it has looked. Only what is certain by their source, or by the schema of an operator, is in the table; how it was made
-// and checked: docs/decisions/0046. A wrong row costs a write. Pure; any thread; nothing fails.
+// KernelWrites: which blocks kernels of PyTorch's own write, and only read, by their names: what a first run
+// knows before it has looked. Only what is certain by their source, or by the schema of an operator, is in
+// the table; how it was made and checked: docs/decisions/0046. A wrong row costs a write. Pure; any thread;
+// nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_PROFILE_KERNEL_WRITES_H_
 #define SPILLWAY_INTEGRATION_PROFILE_KERNEL_WRITES_H_
@@ -14,11 +15,12 @@
 namespace spillway::integration {
 
 // The name of a kernel without namespaces and template arguments: "reduce_kernel" of
-// "_ZN2at6native13reduce_kernelILi512E...". A name that is not mangled is its own. Empty: it is mangled otherwise.
+// "_ZN2at6native13reduce_kernelILi512E...". A name that is not mangled is its own. Empty: it is mangled
+// otherwise.
 std::string_view KernelBaseName(std::string_view name);
 
-// What is known of launches of that kernel, for each number of blocks that they may name. `tag`: of the kernel.
-// Empty: nothing is.
+// What is known of launches of that kernel, for each number of blocks that they may name. `tag`: of the
+// kernel. Empty: nothing is.
 std::vector<policy::FormFacts> KnownWrites(std::string_view name, uint64_t tag);
 
 }  // namespace spillway::integration

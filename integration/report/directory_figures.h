@@ -11,15 +11,15 @@
 
 namespace spillway::integration {
 
-// TB (10^12 bytes) that a day of writing at the mean rate so far has, as drives are rated. `seconds`: of the run; 0 where it
-// has not begun.
+// TB (10^12 bytes) that a day of writing at the mean rate so far has, as drives are rated. `seconds`: of the
+// run; 0 where it has not begun.
 double WrittenTbPerDay(const io::DirectoryStats& directory, double seconds);
 
 // What it did, and how its drive does: the keys of `directories` in docs/metrics.md.
 nlohmann::ordered_json DirectoryJson(const io::DirectoryStats& directory, double seconds);
 
-// "; /nvme0: 3.40 TB written a day, failed transfers: 3, closed now: it does not answer"; what is 0 is left out.
-// "" for a directory that did nothing and had no trouble.
+// "; /nvme0: 3.40 TB written a day, failed transfers: 3, closed now: it does not answer"; what is 0 is left
+// out. "" for a directory that did nothing and had no trouble.
 std::string DirectoryText(const io::DirectoryStats& directory, double seconds);
 
 }  // namespace spillway::integration

@@ -43,8 +43,8 @@ class Writer {
                 LabelUnlessEmpty("job_id=", labels.identity.job) +
                 LabelUnlessEmpty("user=", labels.identity.user)) {}
 
-  // Begins a metric with the lines before its first sample. Its type follows from its name, and the words of one
-  // that several rows have from its METRIC.
+  // Begins a metric with the lines before its first sample. Its type follows from its name, and the words of
+  // one that several rows have from its METRIC.
   void Describe(std::string_view metric, std::string_view help) {
     const std::string name(NameOfMetric(metric));
     if (name == described_) return;

@@ -29,8 +29,8 @@ class DeviceStatsMerge {
   void OnNative(size_t bytes);
   // Returns false if no common peak can have risen since the last NotePeaks, whatever native has freed
   // meanwhile. Native need not be asked for its statistics then, which costs as much as an allocation.
-  // Native's reserved bytes are not counted: SpillwayAllocator::EmptyNativeCache asks for them before it lowers
-  // them.
+  // Native's reserved bytes are not counted: SpillwayAllocator::EmptyNativeCache asks for them before it
+  // lowers them.
   bool PeaksMayHaveRisen() const;
 
   // Raises the common peaks. `native` is native's own state at this moment, asked for after `native_total()`

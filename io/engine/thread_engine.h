@@ -1,6 +1,6 @@
 // An IoEngine over a pool of threads that call pread and pwrite. It works on every file system and in every
-// container, and is chosen when io_uring does not work (io/store/probe.h). It fails only when no thread can be
-// started.
+// container, and is chosen when io_uring does not work (io/store/probe.h). It fails only when no thread can
+// be started.
 
 #ifndef SPILLWAY_IO_ENGINE_THREAD_ENGINE_H_
 #define SPILLWAY_IO_ENGINE_THREAD_ENGINE_H_

@@ -1,6 +1,6 @@
 // An IoEngine over one io_uring. Many containers and some kernels refuse io_uring, with many different
-// errors. OpenDirectory (io/store/probe.h) therefore probes it with real transfers and uses threads if it does not
-// work.
+// errors. OpenDirectory (io/store/probe.h) therefore probes it with real transfers and uses threads if it
+// does not work.
 
 #ifndef SPILLWAY_IO_ENGINE_URING_ENGINE_H_
 #define SPILLWAY_IO_ENGINE_URING_ENGINE_H_

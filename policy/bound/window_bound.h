@@ -1,6 +1,6 @@
 // FindWindowBound: the bytes that stretches of an iteration must move while they run. If the kernels of a
-// stretch read more than fits the GPU, the rest comes in during the stretch, however early the plan begins. If
-// they make more that is read later than fits the GPU, the rest goes out. The optimizer's update is such a
+// stretch read more than fits the GPU, the rest comes in during the stretch, however early the plan begins.
+// If they make more that is read later than fits the GPU, the rest goes out. The optimizer's update is such a
 // stretch. Part of the quick bound. Pure; thread-safe; no call fails.
 
 #ifndef SPILLWAY_POLICY_BOUND_WINDOW_BOUND_H_

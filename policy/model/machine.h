@@ -70,8 +70,8 @@ struct SharedLimit {
 // whose rates are in the same proportion.
 std::vector<SharedLimit> SharedLimits(const Machine& machine);
 
-// Of PCIe, whose directions share: to the GPU is read, from it is written. What both directions do obeys both,
-// and whatever obeys both is possible. None where they are independent.
+// Of PCIe, whose directions share: to the GPU is read, from it is written. What both directions do obeys
+// both, and whatever obeys both is possible. None where they are independent.
 std::vector<SharedLimit> LinkLimits(const Machine& machine);
 // The same link's rates when each direction wants the part of its own rate that `wanted` says (1: all of it):
 // parts again. As wanted where that is possible. Else as measured together; a direction that wants less than

@@ -48,7 +48,8 @@ struct ExpectedLaunch {
   uint32_t use_count = 0;
 };
 
-// How far the host may be ahead of the GPU: by so many launches, or by as many as last so long, whichever is more.
+// How far the host may be ahead of the GPU: by so many launches, or by as many as last so long, whichever is
+// more.
 struct RunAhead {
   uint32_t launches = 4;
   Nanos nanos = 2'000'000;
@@ -68,8 +69,8 @@ struct MigrationPlan {
   // drops, then copies out, then fetches, each in the order of `needed`. `needed` decides which transfer goes
   // next in a copy queue.
   std::vector<PlanOp> ops;
-  // The job has departed from the plan (PlanHints): its ops are carried out as far as there is memory to spare,
-  // and blocks leave as without a plan.
+  // The job has departed from the plan (PlanHints): its ops are carried out as far as there is memory to
+  // spare, and blocks leave as without a plan.
   bool hints = false;
 
   // What the plan counts on, from here to the end; empty or 0 when it does not.

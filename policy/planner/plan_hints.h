@@ -1,8 +1,8 @@
-// PlanHints: what of a plan is still of use after the job has departed from it. Most of what an iteration does
-// with persistent blocks (weights, optimizer states) it does in any form of it: these are fetched and copied
-// out as the plan says, while blocks leave as without a plan. The launches that follow say where in the plan
-// the job is. The predictor keeps one from a departure on until the job is on a known sequence again. One
-// thread; nothing fails.
+// PlanHints: what of a plan is still of use after the job has departed from it. Most of what an iteration
+// does with persistent blocks (weights, optimizer states) it does in any form of it: these are fetched and
+// copied out as the plan says, while blocks leave as without a plan. The launches that follow say where in
+// the plan the job is. The predictor keeps one from a departure on until the job is on a known sequence
+// again. One thread; nothing fails.
 
 #ifndef SPILLWAY_POLICY_PLANNER_PLAN_HINTS_H_
 #define SPILLWAY_POLICY_PLANNER_PLAN_HINTS_H_
@@ -27,8 +27,9 @@ class PlanHints {
   // has been too long without a launch of the plan. Copies the plan after its place has moved.
   std::shared_ptr<const MigrationPlan> Plan();
 
-  // The job has made this launch. True when Plan() has changed: the place in it moves to the nearest launch with
-  // the same function and the same persistent blocks. A quarter of an iteration without such a launch ends it.
+  // The job has made this launch. True when Plan() has changed: the place in it moves to the nearest launch
+  // with the same function and the same persistent blocks. A quarter of an iteration without such a launch
+  // ends it.
   bool Follow(LaunchIndex index, const LaunchRecord& launch);
 
  private:

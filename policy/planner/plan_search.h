@@ -1,5 +1,5 @@
-// PlanSearch: the planner. Makes a first plan at once, then better ones: each is tried on a simulated machine, the
-// times that kernels waited for bytes are added to the kernel times, and the best plan is kept.
+// PlanSearch: the planner. Makes a first plan at once, then better ones: each is tried on a simulated
+// machine, the times that kernels waited for bytes are added to the kernel times, and the best plan is kept.
 // docs/planner.md describes the method. RuntimePlanner and `spillway simulate` use it. One thread at a time.
 // A trial fails where the workload cannot run on the machine.
 

@@ -1,7 +1,7 @@
-// RuntimePlanner: the planner (docs/planner.md) at run time. Takes one recorded iteration and what the machine was
-// measured to do. Has a plan at once and better ones after each further slice of work. Plans are tried, and what they
-// bring is forecast, by the rules that carry them out (BlockMachine). The predictor's thread keeps one for each sequence. One thread at a time; a job
-// that cannot be planned has no plan.
+// RuntimePlanner: the planner (docs/planner.md) at run time. Takes one recorded iteration and what the
+// machine was measured to do. Has a plan at once and better ones after each further slice of work. Plans are
+// tried, and what they bring is forecast, by the rules that carry them out (BlockMachine). The predictor's
+// thread keeps one for each sequence. One thread at a time; a job that cannot be planned has no plan.
 
 #ifndef SPILLWAY_POLICY_PLANNER_RUNTIME_PLANNER_H_
 #define SPILLWAY_POLICY_PLANNER_RUNTIME_PLANNER_H_
@@ -24,8 +24,8 @@ struct RuntimeMachine {
   bool has_disk = true;  // false: host memory is all there is
   // One part in so many of gpu_bytes is left free, for what the plan does not foresee.
   uint32_t free_part = 16;
-  // How far ahead of the GPU the host asks for blocks while a plan is in force: memory is taken and bytes are due
-  // that much earlier. Both 0: the host asks when the GPU comes to the launch.
+  // How far ahead of the GPU the host asks for blocks while a plan is in force: memory is taken and bytes are
+  // due that much earlier. Both 0: the host asks when the GPU comes to the launch.
   RunAhead run_ahead = {0, 0};
 };
 
@@ -54,8 +54,8 @@ class RuntimePlanner {
   // no plan lets the iteration run in this memory: blocks then move on demand.
   std::shared_ptr<const MigrationPlan> Plan() const { return plan_; }
 
-  // Tries one more plan. False when nothing is left to try. Takes about 15 us of CPU time per launch, some 80 ms
-  // for an iteration of 5,000.
+  // Tries one more plan. False when nothing is left to try. Takes about 15 us of CPU time per launch, some 80
+  // ms for an iteration of 5,000.
   bool Improve();
 
   Forecast forecast() const { return forecast_; }

@@ -138,8 +138,8 @@ class BlockMachineJob final : private PlanMover {
     return missing;
   }
 
-  // The host waits for memory that is not about to be free: what is used last leaves, or without a plan what was
-  // used first. Looked at again when the GPU has gone on, or what has arrived may leave.
+  // The host waits for memory that is not about to be free: what is used last leaves, or without a plan what
+  // was used first. Looked at again when the GPU has gone on, or what has arrived may leave.
   bool EvictInNeed() {
     if (!host_waits_) return false;
     const Bytes needed = MissingBytes();

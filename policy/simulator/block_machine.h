@@ -1,8 +1,8 @@
-// BlockMachine: what a machine does with a MigrationPlan: a job of one recorded iteration after the other, whose plan
-// PlanCursor carries out, as PlanRunner has it done on a device: ops by completions on the GPU, fetches by headroom,
-// what is missing on demand, the host ahead of the GPU by as much as the plan lets it. Run-time plans are searched and
-// forecast by it. The host link, the disk and memory are MachineBlocks'; whole blocks move, whatever piece_bytes says.
-// Pure; any thread.
+// BlockMachine: what a machine does with a MigrationPlan: a job of one recorded iteration after the other,
+// whose plan PlanCursor carries out, as PlanRunner has it done on a device: ops by completions on the GPU,
+// fetches by headroom, what is missing on demand, the host ahead of the GPU by as much as the plan lets it.
+// Run-time plans are searched and forecast by it. The host link, the disk and memory are MachineBlocks';
+// whole blocks move, whatever piece_bytes says. Pure; any thread.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_BLOCK_MACHINE_H_
 #define SPILLWAY_POLICY_SIMULATOR_BLOCK_MACHINE_H_
@@ -26,10 +26,11 @@ class BlockMachine {
   // The arguments must outlive it. `lifetimes`: of the workload, with no least size.
   BlockMachine(const RecordedWorkload& recorded, const Lifetimes& lifetimes);
 
-  // Carries the plan out on `machine` from its position 0 on, with everything away that lives then. Null: everything
-  // on demand, least recently used first. gpu_bytes are never exceeded; what does not fit the host goes to the disk. Of the options, `iterations` and `record` count; recorded moves are in pieces of
-  // SharedLink::kUnitOfWhole, and those of copies that launches took back are left out. ResourceExhausted, with the
-  // launch, when the job cannot go on.
+  // Carries the plan out on `machine` from its position 0 on, with everything away that lives then. Null:
+  // everything on demand, least recently used first. gpu_bytes are never exceeded; what does not fit the host
+  // goes to the disk. Of the options, `iterations` and `record` count; recorded moves are in pieces of
+  // SharedLink::kUnitOfWhole, and those of copies that launches took back are left out. ResourceExhausted,
+  // with the launch, when the job cannot go on.
   absl::StatusOr<Execution> Run(const Machine& machine, std::shared_ptr<const MigrationPlan> plan,
                                 const ExecutionOptions& options) const;
 

@@ -1,7 +1,7 @@
-// MachineBlocks: where the blocks of a simulated job are, and their transfers: whole blocks, one at a time in each
-// direction of the host's link and of the disk, at rates that share PCIe. Has memory taken and given back. Decides
-// nothing: who runs the job says what leaves and returns (BlockMachine, and tests of whole streams). One thread; nothing
-// fails.
+// MachineBlocks: where the blocks of a simulated job are, and their transfers: whole blocks, one at a time in
+// each direction of the host's link and of the disk, at rates that share PCIe. Has memory taken and given
+// back. Decides nothing: who runs the job says what leaves and returns (BlockMachine, and tests of whole
+// streams). One thread; nothing fails.
 //
 // Where host memory is full, what leaves goes to the disk. Several
 // drives are one of their rates together; reads and writes of the disk do not slow each other down.
@@ -28,7 +28,8 @@ class MachineBlocks {
   static constexpr int64_t kNotYet = -1;
 
   struct Block {
-    // kCopyWaits: it is to be copied out and stays. kDraining: a copy out that was taken back and has not ended.
+    // kCopyWaits: it is to be copied out and stays. kDraining: a copy out that was taken back and has not
+    // ended.
     enum class Move : uint8_t { kNone, kCopyWaits, kOut, kDraining, kIn };
     bool live = false;     // used, and not freed by the host
     bool on_gpu = false;   // takes memory there; its content may be on the way
@@ -63,8 +64,8 @@ class MachineBlocks {
 
   // At the start: live, and away.
   void PlaceAway(uint32_t block);
-  // The host lets launch `launch` go, which names the block. Takes back what was on its way out. The caller has
-  // seen to it that there is memory. True when the launch waits for the block's bytes.
+  // The host lets launch `launch` go, which names the block. Takes back what was on its way out. The caller
+  // has seen to it that there is memory. True when the launch waits for the block's bytes.
   bool Use(uint32_t block, int64_t launch, bool writes);
   // The GPU begins a kernel that writes the block: copies elsewhere are of no use.
   void Overwritten(uint32_t block) { Spoil(block); }

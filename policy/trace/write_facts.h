@@ -1,9 +1,9 @@
 // WriteFacts: which accesses write, learned from observations, and guessed from the facts of other runs. All
-// accesses at one place of the access sets of a function, if these name equally many blocks, count as one here.
-// One observed change shows forever that the access writes. An access is believed to read only after several
-// looks, or after one that agrees with a guess. Correctness never depends on it: a plan may count on it, and
-// the drop is checked. The write sampler adds observations; the planner asks a copy that does not change. No
-// call fails.
+// accesses at one place of the access sets of a function, if these name equally many blocks, count as one
+// here. One observed change shows forever that the access writes. An access is believed to read only after
+// several looks, or after one that agrees with a guess. Correctness never depends on it: a plan may count on
+// it, and the drop is checked. The write sampler adds observations; the planner asks a copy that does not
+// change. No call fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_WRITE_FACTS_H_
 #define SPILLWAY_POLICY_TRACE_WRITE_FACTS_H_
@@ -17,8 +17,8 @@ namespace spillway::policy {
 
 enum class Writes : uint8_t { kUnknown, kNo, kYes };
 
-// Launches of one function that name equally many blocks. A tensor of less than a block is not named, so the same
-// place of sets of other sizes may be another parameter.
+// Launches of one function that name equally many blocks. A tensor of less than a block is not named, so the
+// same place of sets of other sizes may be another parameter.
 struct LaunchForm {
   uint64_t tag = 0;
   uint32_t blocks = 0;
@@ -43,8 +43,8 @@ class WriteFacts {
   // in one iteration and not in another.
   static constexpr uint32_t kLooksForNo = 3;
 
-  // One observation: the block at place `operand` of the set had, or had not, other bytes after a launch of `form` than
-  // before it.
+  // One observation: the block at place `operand` of the set had, or had not, other bytes after a launch of
+  // `form` than before it.
   void Note(LaunchForm form, uint32_t operand, bool changed);
   // What somebody else has found. Of two guesses about an access the first counts; an observation that says
   // otherwise counts more.

@@ -20,8 +20,8 @@ struct Coverage {
   uint64_t host_copies = 0, pinned_launches = 0, injected_disk_faults = 0, refused_launches = 0;
 
   void Add(DeviceResidency& residency);
-  // Prints the table, with the tallies of the process, and returns the smallest count of all that every run must
-  // take; a short one need not take back a fetch ahead, since a victim is nearly always there instead.
+  // Prints the table, with the tallies of the process, and returns the smallest count of all that every run
+  // must take; a short one need not take back a fetch ahead, since a victim is nearly always there instead.
   uint64_t PrintAndLeast(bool full) const;
 };
 

@@ -295,8 +295,8 @@ class Stage {
     Refused(what, absl::InternalError(words));
     return false;
   }
-  // Waits for it, waking the device's thread; `after_failure` at most where a call has failed, for then it need not
-  // come. Whether it came.
+  // Waits for it, waking the device's thread; `after_failure` at most where a call has failed, for then it
+  // need not come. Whether it came.
   bool Within(std::chrono::milliseconds after_failure, const std::function<bool()>& what) {
     const auto over = [&] {
       if (what() || DeviceLost()) return true;

@@ -1,11 +1,12 @@
-// Every call fails once: in each scene (every_call_scenes.h) each call of the driver and of the operating system fails at
-// its first, second, ... time, once, from then on, and (the driver's) with an error that ends the device. Each scene ends in
-// success, in a refusal with words, or, where the only copy of a block cannot be read, in the stop that says so; never in a
-// hang, another abort, wrong bytes or a leak. And SIGKILL at each of these calls and at each delay point leaves no file.
+// Every call fails once: in each scene (every_call_scenes.h) each call of the driver and of the operating
+// system fails at its first, second, ... time, once, from then on, and (the driver's) with an error that ends
+// the device. Each scene ends in success, in a refusal with words, or, where the only copy of a block cannot
+// be read, in the stop that says so; never in a hang, another abort, wrong bytes or a leak. And SIGKILL at
+// each of these calls and at each delay point leaves no file.
 //
-// A case is played in a forked child, since the driver is dead in a child of a process that has used it. n goes up until
-// the scene runs through without the failure being reached; beyond the 4th time it doubles, but for
-// SPILLWAY_EVERY_CALL=all. SPILLWAY_EVERY_CALL="SCENE/CALL/N/MODE" plays one case and shows what it says.
+// A case is played in a forked child, since the driver is dead in a child of a process that has used it. n
+// goes up until the scene runs through without the failure being reached; beyond the 4th time it doubles, but
+// for SPILLWAY_EVERY_CALL=all. SPILLWAY_EVERY_CALL="SCENE/CALL/N/MODE" plays one case and shows what it says.
 
 #include <dirent.h>
 #include <fcntl.h>

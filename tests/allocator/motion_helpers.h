@@ -1,5 +1,6 @@
-// For tests that drive single evictions and fetches: stops at delay points (test_points.h), waits for polls of the
-// device's thread and for threads that wait, and steps of one block's way. The order of threads comes from these.
+// For tests that drive single evictions and fetches: stops at delay points (test_points.h), waits for polls
+// of the device's thread and for threads that wait, and steps of one block's way. The order of threads comes
+// from these.
 
 #ifndef SPILLWAY_TESTS_ALLOCATOR_MOTION_HELPERS_H_
 #define SPILLWAY_TESTS_ALLOCATOR_MOTION_HELPERS_H_
@@ -53,8 +54,8 @@ class StopAt {
   static inline std::atomic<bool> reached{false}, released{false}, left{false};
 };
 
-// Waits until the device's thread has done all its background work so many times more, from now on. Where nothing may
-// happen, this is how long a test looks.
+// Waits until the device's thread has done all its background work so many times more, from now on. Where
+// nothing may happen, this is how long a test looks.
 inline void AwaitPolls(DeviceThread* thread, int polls) {
   for (int i = 0; i <= polls; ++i) {  // the first one may have begun before
     const uint64_t before = TallyOf(Tally::kPoll);
@@ -170,7 +171,8 @@ inline void ExpectContents(CoreDevice& device, const std::vector<CUdeviceptr>& b
   device->CheckInvariants();
 }
 
-// Whether DriverThatMayRefuseHandles says that the device has no memory for another handle. False at each call here.
+// Whether DriverThatMayRefuseHandles says that the device has no memory for another handle. False at each
+// call here.
 inline std::atomic<bool>& RefusesHandles() {
   static std::atomic<bool> refuses;
   refuses = false;

@@ -1,5 +1,5 @@
-// DriveEngine: an IoEngine around another one, whose drive a test makes sick and well: it answers an operation
-// with an error, holds it back until it is well again, or swallows it for good.
+// DriveEngine: an IoEngine around another one, whose drive a test makes sick and well: it answers an
+// operation with an error, holds it back until it is well again, or swallows it for good.
 
 #ifndef SPILLWAY_TESTS_FAKES_DRIVE_ENGINE_H_
 #define SPILLWAY_TESTS_FAKES_DRIVE_ENGINE_H_

@@ -44,8 +44,8 @@ struct FaultPlan {
   // short, or late. Never a way that loses or damages bytes silently.
   double random_rate = 0;
   double duplicate_rate = 0;  // likewise, the result comes twice
-  // Likewise, in a way that only a checksum finds: a bit is wrong, a write is lost, or the transfer goes to the
-  // place `misdirect` bytes further on.
+  // Likewise, in a way that only a checksum finds: a bit is wrong, a write is lost, or the transfer goes to
+  // the place `misdirect` bytes further on.
   double damage_rate = 0;
   int64_t misdirect = 0;
   uint64_t seed = 0;

@@ -1,5 +1,5 @@
-// Variable: a variable of the environment that has a value, or none, as long as this object lives, and afterwards what it
-// had before. No other thread may read the environment meanwhile.
+// Variable: a variable of the environment that has a value, or none, as long as this object lives, and
+// afterwards what it had before. No other thread may read the environment meanwhile.
 
 #ifndef SPILLWAY_TESTS_FAKES_VARIABLE_H_
 #define SPILLWAY_TESTS_FAKES_VARIABLE_H_

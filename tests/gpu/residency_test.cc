@@ -1,5 +1,6 @@
-// The memory core on the device that is there, without PyTorch: blocks of four times the budget, filled, exchanged and
-// compared by kernels on two streams, through the host tier and the disk. Every word is compared on the device.
+// The memory core on the device that is there, without PyTorch: blocks of four times the budget, filled,
+// exchanged and compared by kernels on two streams, through the host tier and the disk. Every word is
+// compared on the device.
 
 #include <gtest/gtest.h>
 

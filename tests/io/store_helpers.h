@@ -35,8 +35,8 @@ void FillPattern(char* data, size_t bytes, uint64_t seed);
 // Grows by little at a time, with a reserve that a nearly full build machine still has.
 SpillStoreOptions SmallOptions(const std::string& path);
 
-// Refuses O_DIRECT as far as probes can see: of each directory every transfer of the first two engines, which are
-// the direct ones.
+// Refuses O_DIRECT as far as probes can see: of each directory every transfer of the first two engines, which
+// are the direct ones.
 void RefuseDirect(SpillStoreOptions* options);
 
 // Creates or fails the test.

@@ -12,8 +12,8 @@
 namespace spillway::simulation {
 namespace {
 
-// Once nothing new begins, everything ends within so many switch points. Drives may fail for two minutes meanwhile, which the
-// device's thread looks at every 10 ms.
+// Once nothing new begins, everything ends within so many switch points. Drives may fail for two minutes
+// meanwhile, which the device's thread looks at every 10 ms.
 constexpr uint64_t kMostStepsOfTheEnd = 16'000'000;
 
 struct Held {

@@ -4,8 +4,9 @@
 //                   [--mutant=NAME]
 //   core_simulation --scene=NAME|all --seeds=FIRST..LAST [--mutant=NAME]   schedules drawn by seed
 //   core_simulation --mutants [--seeds=..] [--operations=N]   what catches each mutant, after how many seeds
-// Stops at the first failure with exit code 1 and the one command that replays it; after --minutes, with the seeds that
-// were played. Where a scene has more schedules than --most, --sample says which of them are played.
+// Stops at the first failure with exit code 1 and the one command that replays it; after --minutes, with the
+// seeds that were played. Where a scene has more schedules than --most, --sample says which of them are
+// played.
 
 #include <fcntl.h>
 #include <sys/wait.h>

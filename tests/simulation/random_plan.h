@@ -1,5 +1,5 @@
-// RandomPlan: a plan of one launch, over and over: of blocks of a job, some are dropped, some copied out, some fetched. So
-// they leave and come back at any time.
+// RandomPlan: a plan of one launch, over and over: of blocks of a job, some are dropped, some copied out,
+// some fetched. So they leave and come back at any time.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_RANDOM_PLAN_H_
 #define SPILLWAY_TESTS_SIMULATION_RANDOM_PLAN_H_

@@ -152,8 +152,8 @@ World::World(const WorldSettings& settings, Random* random)
   if (settings.verify) gpu_->set_flips([this](CUdeviceptr address) { return ArrivesWrong(address); });
 }
 
-// One copy in some is wrong, of those that are compared, and never twice for one block: then its only copy would count
-// as lost.
+// One copy in some is wrong, of those that are compared, and never twice for one block: then its only copy
+// would count as lost.
 bool World::ArrivesWrong(CUdeviceptr address) {
   constexpr uint64_t kOneIn = 16;
   if (++copies_in_ % kOneIn != 0) return false;

@@ -65,8 +65,8 @@ class World {
   const WorldSettings& settings() const { return settings_; }
   // Blocks, chunks and capacity, for a failure's report. To be called without a lock.
   std::string Describe();
-  // In a launch's own call, while soft evictions are on: whether a kernel that does not name the block may use it. Not what
-  // is on the disk, or arrives from there.
+  // In a launch's own call, while soft evictions are on: whether a kernel that does not name the block may
+  // use it. Not what is on the disk, or arrives from there.
   bool IsReachable(CUdeviceptr address);
   // A chunk is as large as a slot, as it is in the product.
   static constexpr uint64_t chunk_bytes() { return io::kSlotBytes; }

@@ -1,6 +1,6 @@
-// Actor: one user of the store, on a thread of its own. It takes slots, writes, reads, promotes, cancels and gives back,
-// several requests at a time, and knows what each of its slots must contain. What the store says or gives against
-// its interface (io/store/spill_store.h) fails the seed.
+// Actor: one user of the store, on a thread of its own. It takes slots, writes, reads, promotes, cancels and
+// gives back, several requests at a time, and knows what each of its slots must contain. What the store says
+// or gives against its interface (io/store/spill_store.h) fails the seed.
 
 #ifndef SPILLWAY_TESTS_STRESS_ACTOR_H_
 #define SPILLWAY_TESTS_STRESS_ACTOR_H_

@@ -1,5 +1,5 @@
-// Board: what the threads of one seed share: the slots that are taken, the reads that wait at each drive, and how a
-// failure ends the program. Any thread.
+// Board: what the threads of one seed share: the slots that are taken, the reads that wait at each drive, and
+// how a failure ends the program. Any thread.
 
 #ifndef SPILLWAY_TESTS_STRESS_BOARD_H_
 #define SPILLWAY_TESTS_STRESS_BOARD_H_

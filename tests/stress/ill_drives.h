@@ -1,6 +1,7 @@
-// IllDrives: makes the drives of one seed fall ill and well again: errors of reads, of writes, errors that say that the
-// bytes are gone, a full disk, and silence, of one direction or of both. Each drive has a thread, from Start to Heal.
-// While a drive keeps writes, reads of it must go on; IllDrives fails the seed where they do not.
+// IllDrives: makes the drives of one seed fall ill and well again: errors of reads, of writes, errors that
+// say that the bytes are gone, a full disk, and silence, of one direction or of both. Each drive has a
+// thread, from Start to Heal. While a drive keeps writes, reads of it must go on; IllDrives fails the seed
+// where they do not.
 
 #ifndef SPILLWAY_TESTS_STRESS_ILL_DRIVES_H_
 #define SPILLWAY_TESTS_STRESS_ILL_DRIVES_H_

@@ -66,7 +66,8 @@ std::unique_ptr<io::SpillStore> MakeStore(
   if (settings.encrypt) options.cipher = *io::SlotCipher::Create();
   options.request_bytes = settings.request_bytes;
   options.requests_in_flight = settings.requests_in_flight;
-  // A drive that is well may be as slow on a busy machine: where no request may fail, it has the product's time.
+  // A drive that is well may be as slow on a busy machine: where no request may fail, it has the product's
+  // time.
   if (!settings.clean()) options.request_timeout = RunSettings::kRequestTimeout;
   options.retry_time = RunSettings::kRetryTime;
   options.errors_until_closed = RunSettings::kErrorsUntilClosed;

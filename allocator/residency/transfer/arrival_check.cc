@@ -39,8 +39,9 @@ bool Faulter::BeginCheck(FetchJob* job) {
   return true;
 }
 
-// The hash has a stream of its own, so that copies of other blocks go on. If too many hashes are under way, the next
-// poll tries again. If the driver refuses the hash, the block counts as one that left without a hash.
+// The hash has a stream of its own, so that copies of other blocks go on. If too many hashes are under way,
+// the next poll tries again. If the driver refuses the hash, the block counts as one that left without a
+// hash.
 bool Faulter::BeginArrivedHash(FetchJob* job) {
   if (!copies_->Done(job->copied)) return false;
   copy_in_.ReturnStaging(job);

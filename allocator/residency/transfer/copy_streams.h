@@ -39,8 +39,8 @@ class CopyStreams {
   absl::Status RecordIn(CUevent event) { return Record(event, in_); }
   // The stream for hashes of bytes that were copied in.
   CUstream in() const { return in_; }
-  // Enqueues a hash of `bytes` at `address`, beside the copies. Returns an event that completes with it, to be given
-  // back to the clock. On an error no hash is under way.
+  // Enqueues a hash of `bytes` at `address`, beside the copies. Returns an event that completes with it, to
+  // be given back to the clock. On an error no hash is under way.
   absl::StatusOr<CUevent> BeginHash(DeviceHash* hash, CUdeviceptr address, uint64_t bytes,
                                     DeviceHash::Request* request);
   // Makes all later copies in wait for the event.

@@ -1,5 +1,5 @@
-// simcuda-run [options] -- COMMAND...: runs a command on a machine without a GPU as if it had one.
-// It sets the SIMCUDA_* variables, puts the stand-in driver in front of LD_LIBRARY_PATH and the stand-in runtime
+// simcuda-run [options] -- COMMAND...: runs a command on a machine without a GPU as if it had one. It sets
+// the SIMCUDA_* variables, puts the stand-in driver in front of LD_LIBRARY_PATH and the stand-in runtime
 // behind whatever LD_PRELOAD holds, and becomes the command. Nothing else: the command runs in this process.
 #include <glob.h>
 #include <limits.h>
@@ -84,8 +84,8 @@ bool IsThere(const std::string& pattern) {
   return there;
 }
 
-// The major version of CUDA that the command's PyTorch was built for, by the environment of the first Python or script
-// among its words; 13 where nothing says otherwise. A process can have one runtime only.
+// The major version of CUDA that the command's PyTorch was built for, by the environment of the first Python
+// or script among its words; 13 where nothing says otherwise. A process can have one runtime only.
 std::string RuntimeMajorOf(const std::vector<std::string>& command) {
   for (const std::string& word : command) {
     const size_t slash = word.rfind('/');

@@ -58,7 +58,8 @@ int NoteNotSupported() { return Note(cudaErrorNotSupported); }
 
 cudaError_t cudaGetLastError() {
   const cudaError_t error = simcuda::last_error;
-  // After a sticky error the context is lost: every later call fails with it, and reading it does not clear it.
+  // After a sticky error the context is lost: every later call fails with it, and reading it does not clear
+  // it.
   if (!simcuda::IsSticky(error)) simcuda::last_error = cudaSuccess;
   return error;
 }

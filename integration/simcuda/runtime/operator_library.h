@@ -11,8 +11,9 @@
 
 namespace simcuda {
 
-// Called after every successful cudaGetDeviceCount; acts at the first one that finds libtorch_cuda in the process.
-// Other threads wait until the operators are registered; the library's own calls (from the same thread) do not.
+// Called after every successful cudaGetDeviceCount; acts at the first one that finds libtorch_cuda in the
+// process. Other threads wait until the operators are registered; the library's own calls (from the same
+// thread) do not.
 void OpenOperatorLibraryOnce();
 
 }  // namespace simcuda

@@ -1,5 +1,5 @@
-// Preloaded by guards_test.py: makes memory or a lock fail once, inside one call of the engine's C table, and tells whether an
-// exception came out of it. And it refuses one thread of the process.
+// Preloaded by guards_test.py: makes memory or a lock fail once, inside one call of the engine's C table, and
+// tells whether an exception came out of it. And it refuses one thread of the process.
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -81,11 +81,13 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
   return real(thread, attributes, body, argument);
 }
 
-// Refuses the nth thread from now on. The number of threads that are still to come before it; 0: it was refused.
+// Refuses the nth thread from now on. The number of threads that are still to come before it; 0: it was
+// refused.
 void refuse_thread(int nth) { threads_left.store(nth); }
 int threads_to_come() { return threads_left.load(); }
 
-// The result of the call `name` in which the nth memory or lock is refused. `fired`: whether there was an nth.
+// The result of the call `name` in which the nth memory or lock is refused. `fired`: whether there was an
+// nth.
 int faulty_call(const spillway_api* api, const char* name, void* block, int kind, int nth, int* fired) {
   const std::string which = name;
   left = nth;

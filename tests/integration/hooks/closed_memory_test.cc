@@ -1,5 +1,6 @@
-// The wrappers over the stand-in driver while device memory is closed to the host by memory protection keys: a wrapper
-// that reads it is ended by SIGSEGV, as on hardware. device_sources_test.cc has every copy that looks through its source.
+// The wrappers over the stand-in driver while device memory is closed to the host by memory protection keys:
+// a wrapper that reads it is ended by SIGSEGV, as on hardware. device_sources_test.cc has every copy that
+// looks through its source.
 
 #include <csignal>
 #include <functional>

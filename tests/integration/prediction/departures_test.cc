@@ -73,7 +73,8 @@ TEST_F(DeparturesTest, WhatIsRetiredIsFreedAndWhatWasExpectedLastIsNot) {
   EXPECT_EQ(second.use_count(), 1);
 }
 
-// Launching threads compare while the predictor's thread replaces what is expected: each departure drops once.
+// Launching threads compare while the predictor's thread replaces what is expected: each departure drops
+// once.
 TEST_F(DeparturesTest, ThreadsThatDepartAtOnceDropOnce) {
   constexpr int kRounds = 200;
   std::atomic<int> drops{0};

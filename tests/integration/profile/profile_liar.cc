@@ -1,5 +1,5 @@
-// profile_liar: makes each fact about writes in a profile say that its accesses read only, with a right checksum. The job of
-// tests/jobs/job_profile.py then begins with it.
+// profile_liar: makes each fact about writes in a profile say that its accesses read only, with a right
+// checksum. The job of tests/jobs/job_profile.py then begins with it.
 
 #include <cstdio>
 #include <string>

@@ -7,7 +7,8 @@
 namespace spillway::integration {
 namespace {
 
-// 10 launches an iteration, 2 s each, from second 100 on. Each brings 300 bytes back and waits 0.1 s for chunks.
+// 10 launches an iteration, 2 s each, from second 100 on. Each brings 300 bytes back and waits 0.1 s for
+// chunks.
 allocator::ResidencyStats AfterIterations(double iterations) {
   allocator::ResidencyStats stats;
   stats.launches = 1000 + static_cast<uint64_t>(iterations * 10);

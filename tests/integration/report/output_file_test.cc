@@ -27,7 +27,8 @@ TEST_F(OutputFileTest, PathsNameProcessAndRank) {
   EXPECT_EQ(OutputFile::OfDevice("/a/run.json", 2, /*first=*/false), "/a/run.json.gpu2");
 }
 
-// Else nodes that share a file system replace one another's files: ranks and processes have the same numbers there.
+// Else nodes that share a file system replace one another's files: ranks and processes have the same numbers
+// there.
 TEST_F(OutputFileTest, PathsNameTheHost) {
   const std::string host = HostName();
   ASSERT_NE(host, "");

@@ -1,5 +1,5 @@
-// After an error code that ends a context nothing runs any more, and every call that needs the context answers with the
-// code; calls that only read what the host knows go on.
+// After an error code that ends a context nothing runs any more, and every call that needs the context
+// answers with the code; calls that only read what the host knows go on.
 #include <atomic>
 #include <cstring>
 #include <map>

@@ -1,6 +1,6 @@
-// A stand-in for the engine behind PyTorch's allocator: implements spillway.h over cuMemAlloc with a settable budget,
-// a cache of freed blocks, and counters of its calls. Loaded by the Python tests with ctypes; it shows that the
-// allocator needs nothing of the engine but the C ABI.
+// A stand-in for the engine behind PyTorch's allocator: implements spillway.h over cuMemAlloc with a settable
+// budget, a cache of freed blocks, and counters of its calls. Loaded by the Python tests with ctypes; it
+// shows that the allocator needs nothing of the engine but the C ABI.
 
 #include <dlfcn.h>
 
@@ -221,7 +221,8 @@ const spillway_api kApi = MakeApi();
 
 extern "C" {
 
-// Opens the allocator library as the engine does, and installs it into the PyTorch of that release. "" or why not.
+// Opens the allocator library as the engine does, and installs it into the PyTorch of that release. "" or why
+// not.
 __attribute__((visibility("default"))) const char* fake_install(const char* library, const char* release,
                                                                 uint64_t budget) {
   static char error[512];

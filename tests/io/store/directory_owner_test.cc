@@ -81,8 +81,8 @@ TEST_F(DirectoryOwnerTest, AStrangersDirectoryIsRefused) {
   EXPECT_THAT(std::string(file.message()), HasSubstr("owned by it or by root"));
 }
 
-// Also where a link of one's own leads to it. Root's folder is not sticky here, since the kernel refuses to follow
-// strangers' links in such ones by itself.
+// Also where a link of one's own leads to it. Root's folder is not sticky here, since the kernel refuses to
+// follow strangers' links in such ones by itself.
 TEST_F(DirectoryOwnerTest, AStrangersLinkIsRefused) {
   EXPECT_EQ(seteuid(0), 0);
   EXPECT_EQ(chmod(root_.c_str(), 0755), 0);

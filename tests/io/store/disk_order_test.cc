@@ -42,8 +42,8 @@ TEST(DiskOrderTest, AFileSystemIsUsedWhileAProcessSpillsToIt) {
   EXPECT_FALSE(DiskOrder::IsUsed(mount.path()));
 }
 
-// Ranks of one launcher look in the same moment, before any of them spills. None may take another's look for a
-// process that spills.
+// Ranks of one launcher look in the same moment, before any of them spills. None may take another's look for
+// a process that spills.
 TEST(DiskOrderTest, WhoAsksIsNotSeenByOthersWhoAsk) {
   LoopMount mount(64);
   if (!mount.mounted()) GTEST_SKIP() << "mounting a loop device is not permitted here";

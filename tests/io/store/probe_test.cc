@@ -126,8 +126,9 @@ TEST(ProbeTest, GoesOnAfterInterruptions) {
   }
 }
 
-// The kernel hands a completion to the thread that submitted the request. The one that probed may then be in a
-// long call; here it waits for a child of vfork, which nothing interrupts, and which ends once the wake-up has come.
+// The kernel hands a completion to the thread that submitted the request. The one that probed may then be in
+// a long call; here it waits for a child of vfork, which nothing interrupts, and which ends once the wake-up
+// has come.
 TEST(ProbeTest, AWakeUpDoesNotWaitForTheThreadThatProbed) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP()

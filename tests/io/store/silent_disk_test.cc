@@ -30,8 +30,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Should the test end before it thaws, another process does, at the latest after a minute: the kernel would keep
-// ours for ever.
+// Should the test end before it thaws, another process does, at the latest after a minute: the kernel would
+// keep ours for ever.
 class Freeze {
  public:
   explicit Freeze(const std::string& path) : path_(path) {

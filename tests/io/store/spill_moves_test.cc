@@ -58,8 +58,8 @@ class SpillMovesTest : public ::testing::Test {
     for (const SlotId slot : others) store_->ReleaseSlot(slot);
     Close(0);
   }
-  // Writes fail there until the directory is closed. With all of its slots in use there is none to probe it by,
-  // and it opens at once.
+  // Writes fail there until the directory is closed. With all of its slots in use there is none to probe it
+  // by, and it opens at once.
   void Close(size_t directory) {
     drives_[directory]->Set(IoOp::kWrite, EIO);
     ASSERT_TRUE(WaitUntil([&] {
@@ -67,8 +67,8 @@ class SpillMovesTest : public ::testing::Test {
       return stats(directory).closed;
     }));
   }
-  // Takes slots until some are that directory's: the other file alone may have as many as are free. Writes them
-  // all, and gives them back.
+  // Takes slots until some are that directory's: the other file alone may have as many as are free. Writes
+  // them all, and gives them back.
   void WriteTo(size_t directory) {
     std::vector<SlotId> taken;
     bool there = false;

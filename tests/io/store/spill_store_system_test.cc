@@ -127,8 +127,8 @@ int SpillWithoutUring(const std::string& path, int error, int first_call) {
   return 0;
 }
 
-// Stops the process in the first call that waits for a request. The disk answers a little after it goes on: not to
-// calls that only look.
+// Stops the process in the first call that waits for a request. The disk answers a little after it goes on:
+// not to calls that only look.
 class StoppingEngine : public IoEngine {
  public:
   explicit StoppingEngine(std::unique_ptr<IoEngine> inner) : inner_(std::move(inner)) {}

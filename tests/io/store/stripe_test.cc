@@ -77,9 +77,9 @@ TEST(StripeTest, BytesComeBackAsWell) {
   EXPECT_EQ(PickDirectory(loads, kSlotBytes), 0u);
 }
 
-// Modelled drives on virtual time, with the meters and the requests of a TransferQueue. A writer keeps `window`
-// slots under way and takes places for `batch` slots at once, as the evictions of large blocks do; a reader
-// brings back the oldest.
+// Modelled drives on virtual time, with the meters and the requests of a TransferQueue. A writer keeps
+// `window` slots under way and takes places for `batch` slots at once, as the evictions of large blocks do; a
+// reader brings back the oldest.
 class Drives {
  public:
   Drives(const std::vector<DiskModelOptions>& drives, size_t window, size_t batch)
@@ -95,8 +95,8 @@ class Drives {
   double Write(size_t slots) { return Phase(IoOp::kWrite, slots); }
   double Read(size_t slots) { return Phase(IoOp::kRead, slots); }
 
-  // Writes and reads at the same time, with `kept` slots on the drives; bytes a second of the reads, once so many
-  // slots have come back twice.
+  // Writes and reads at the same time, with `kept` slots on the drives; bytes a second of the reads, once so
+  // many slots have come back twice.
   double Exchange(size_t slots, size_t kept) {
     size_t read = 0;
     size_t written = 0;
@@ -257,8 +257,8 @@ TEST_P(StripeModelTest, ASlowAndAFastDriveTogetherAreAsFastAsTheirSum) {
   EXPECT_GE(Shown("bursts of writes", 20 / seconds), (batch == 1 ? 0.95 : batch <= 24 ? 0.9 : 0.85) * 4e8);
 }
 
-// Writes 1 to 4, reads 4 to 1. No share has both directions above 200 MB/s at the same time, nor turns of both in
-// less than the time of 100 MB/s.
+// Writes 1 to 4, reads 4 to 1. No share has both directions above 200 MB/s at the same time, nor turns of
+// both in less than the time of 100 MB/s.
 TEST_P(StripeModelTest, WhereTheFastWriterReadsSlowlyNothingIsBetterByMuch) {
   const std::vector<DiskModelOptions> drives = {ModelOf(4e8, 1e8), ModelOf(1e8, 4e8)};
   for (const size_t kept : {size_t{16}, size_t{400}})

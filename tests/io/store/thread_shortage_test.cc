@@ -1,5 +1,5 @@
-// A system that has no thread left (a control group's limit, RLIMIT_NPROC): the store is refused, or goes on with
-// the threads that it has. It does not end the job.
+// A system that has no thread left (a control group's limit, RLIMIT_NPROC): the store is refused, or goes on
+// with the threads that it has. It does not end the job.
 
 #include <gtest/gtest.h>
 #include <linux/filter.h>

@@ -1,5 +1,5 @@
-// Written means written: what the store has reported as written is on the disk, whatever the way it took there. What
-// is reported about the way is true. Each kind of file system is mounted where that is permitted.
+// Written means written: what the store has reported as written is on the disk, whatever the way it took
+// there. What is reported about the way is true. Each kind of file system is mounted where that is permitted.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
-// trace_replay: plans an iteration of a published trace as at run time, carries the plan out by PlanCursor's rules in
-// virtual time (BlockMachine), and prints what percent of the kernels' own time that is; with --schedule, the moves, for
-// the referee. traces.py runs it.
+// trace_replay: plans an iteration of a published trace as at run time, carries the plan out by PlanCursor's
+// rules in virtual time (BlockMachine), and prints what percent of the kernels' own time that is; with
+// --schedule, the moves, for the referee. traces.py runs it.
 
 #include <cstdio>
 #include <fstream>
@@ -23,8 +23,8 @@ std::string Contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// As it would have been recorded: the second of three iterations, each tensor a block of its own, every kernel a
-// function of its own whose times and, with `writes_known`, writes are known.
+// As it would have been recorded: the second of three iterations, each tensor a block of its own, every
+// kernel a function of its own whose times and, with `writes_known`, writes are known.
 RecordedWorkload Recorded(const Workload& workload, bool writes_known) {
   const auto size = static_cast<uint32_t>(workload.kernels.size());
   const Lifetimes lifetimes = FindLifetimes(workload);

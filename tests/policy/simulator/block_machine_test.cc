@@ -1,4 +1,5 @@
-// Plans as the cursor carries them out: what RuntimePlanner forecasts comes about, and beats moving on demand.
+// Plans as the cursor carries them out: what RuntimePlanner forecasts comes about, and beats moving on
+// demand.
 
 #include "policy/simulator/block_machine.h"
 
@@ -46,8 +47,8 @@ absl::StatusOr<Execution> CarryOut(const RecordedWorkload& recorded, const Machi
 
 double Ratio(Nanos a, Nanos b) { return static_cast<double>(a) / static_cast<double>(b); }
 
-// Wherever the recording of the iteration begins, whether gradients live over its end or not: all cases of the run
-// time's table in docs/results/policy.md, and 30 more. A job goes on for longer than a trial.
+// Wherever the recording of the iteration begins, whether gradients live over its end or not: all cases of
+// the run time's table in docs/results/policy.md, and 30 more. A job goes on for longer than a trial.
 TEST(BlockMachineTest, ForecastsComeAboutAndPlansBeatMovingOnDemand) {
   for (const bool kept : {false, true}) {
     for (const uint32_t less : {0u, 17u, 60u}) {

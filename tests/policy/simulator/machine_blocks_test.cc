@@ -10,7 +10,8 @@ using Move = MachineBlocks::Block::Move;
 
 class MachineBlocksTest : public testing::Test {
  protected:
-  // Four blocks of 8 MiB, a GPU for three, host memory for one; 8 MiB take a second, twice that over the disk.
+  // Four blocks of 8 MiB, a GPU for three, host memory for one; 8 MiB take a second, twice that over the
+  // disk.
   static Machine Small() {
     Machine machine;
     machine.gpu_bytes = 24 * kMebibyte;

@@ -1,6 +1,6 @@
-// Stream: all that the recorder saw of one job, in order: launches with the blocks that they name, allocations
-// and frees, the ends of iterations that the job marked, and what was learnt of writes. Read from a text,
-// whose form README.md describes. For replays of jobs whose iterations differ.
+// Stream: all that the recorder saw of one job, in order: launches with the blocks that they name,
+// allocations and frees, the ends of iterations that the job marked, and what was learnt of writes. Read from
+// a text, whose form README.md describes. For replays of jobs whose iterations differ.
 
 #ifndef SPILLWAY_TESTS_POLICY_STREAMS_STREAM_H_
 #define SPILLWAY_TESTS_POLICY_STREAMS_STREAM_H_

@@ -1,5 +1,5 @@
-// StreamFollower: what the predictor does, without its thread: finds the sequence that the job of a stream is on,
-// and has a plan for it from the same launch on. For replays.
+// StreamFollower: what the predictor does, without its thread: finds the sequence that the job of a stream is
+// on, and has a plan for it from the same launch on. For replays.
 
 #ifndef SPILLWAY_TESTS_POLICY_STREAMS_STREAM_FOLLOWER_H_
 #define SPILLWAY_TESTS_POLICY_STREAMS_STREAM_FOLLOWER_H_

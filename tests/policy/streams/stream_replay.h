@@ -1,6 +1,6 @@
 // ReplayStream: a recorded job on a GPU of less memory than it has in use, in virtual time. The product's own
-// tracker, planner and cursor see each launch when the host makes it; blocks, memory and links are MachineBlocks'.
-// Says how much of the time the GPU was at work.
+// tracker, planner and cursor see each launch when the host makes it; blocks, memory and links are
+// MachineBlocks'. Says how much of the time the GPU was at work.
 
 #ifndef SPILLWAY_TESTS_POLICY_STREAMS_STREAM_REPLAY_H_
 #define SPILLWAY_TESTS_POLICY_STREAMS_STREAM_REPLAY_H_

@@ -1,5 +1,5 @@
-// stream_replay: replays a recorded job under the product's tracker, planner and cursor, and prints JSON. streams.py
-// runs it; the recording comes on standard input.
+// stream_replay: replays a recorded job under the product's tracker, planner and cursor, and prints JSON.
+// streams.py runs it; the recording comes on standard input.
 
 #include <cstdio>
 #include <fstream>

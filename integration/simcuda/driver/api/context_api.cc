@@ -308,7 +308,8 @@ SIMCUDA_API CUresult cuCtxSynchronize(void) {
 }
 SIMCUDA_API CUresult cuCtxSynchronize_v2(CUcontext context) { return simcuda::SynchronizeContext(context); }
 
-// All devices share one address space, so access needs no switching on; what was switched is remembered for the errors.
+// All devices share one address space, so access needs no switching on; what was switched is remembered for
+// the errors.
 SIMCUDA_API CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags) {
   Context* context = nullptr;
   if (CUresult result = simcuda::EnterContext(&context); result != CUDA_SUCCESS) return result;

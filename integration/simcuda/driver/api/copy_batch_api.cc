@@ -1,5 +1,5 @@
-// Driver functions: copies in batches, of one and of three dimensions, and copies with attributes. A batch is checked
-// whole before anything is queued. Its copies have no order among them: the last one goes first.
+// Driver functions: copies in batches, of one and of three dimensions, and copies with attributes. A batch is
+// checked whole before anything is queued. Its copies have no order among them: the last one goes first.
 #include "integration/simcuda/driver/copies/copy.h"
 #include "integration/simcuda/driver/core/fail_points.h"
 #include "integration/simcuda/driver/execution/context.h"
@@ -47,7 +47,8 @@ CUresult SubmitAll(Stream& stream, const std::vector<OneCopy>& copies, size_t* f
   return CUDA_SUCCESS;
 }
 
-// Which copies an attribute is for: from its index to the next one's. The first must be 0, and they must rise.
+// Which copies an attribute is for: from its index to the next one's. The first must be 0, and they must
+// rise.
 bool AreIndices(const size_t* indices, size_t count, size_t copies) {
   if (indices == nullptr || count == 0 || count > copies || indices[0] != 0) return false;
   for (size_t i = 1; i < count; ++i) {

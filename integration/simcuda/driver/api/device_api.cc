@@ -1,5 +1,6 @@
-// Driver functions: devices and their attributes. The device looks like a data-centre GPU of compute capability
-// 9.0, because that is what the wheels' host code expects to find; nothing on the host side depends on the figures.
+// Driver functions: devices and their attributes. The device looks like a data-centre GPU of compute
+// capability 9.0, because that is what the wheels' host code expects to find; nothing on the host side
+// depends on the figures.
 #include <cstdio>
 #include <cstring>
 

@@ -1,5 +1,5 @@
-// Driver functions: names and texts of errors. Texts that programs and people look for are written as CUDA words them,
-// the others are made of their names.
+// Driver functions: names and texts of errors. Texts that programs and people look for are written as CUDA
+// words them, the others are made of their names.
 #include <cctype>
 #include <map>
 #include <string>

@@ -1,6 +1,6 @@
-// Driver functions: events. An event is a place in a stream (its work number) and the time when it was reached.
-// Events are used again after they are destroyed, never freed: a queued record of a destroyed event finds a
-// generation that is not its own and writes nothing.
+// Driver functions: events. An event is a place in a stream (its work number) and the time when it was
+// reached. Events are used again after they are destroyed, never freed: a queued record of a destroyed event
+// finds a generation that is not its own and writes nothing.
 #include <atomic>
 #include <memory>
 #include <mutex>

@@ -9,7 +9,8 @@
 namespace simcuda {
 namespace {
 
-// Most questions are for a CUfunction or for a CUkernel, not for either. `code`: what a handle that is none gets.
+// Most questions are for a CUfunction or for a CUkernel, not for either. `code`: what a handle that is none
+// gets.
 CUresult EnterFunction(const void* handle, HandleKind kind, FunctionHandle** function,
                        CUresult code = CUDA_ERROR_INVALID_HANDLE) {
   if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;

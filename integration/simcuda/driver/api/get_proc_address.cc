@@ -1,6 +1,7 @@
-// Driver functions: look-up of driver functions. Answers from the table of all public functions, never by dlsym on
-// ourselves: a library that interposes the driver would be asked for our own names and call us for ever.
-// Includes no cuda.h: the table needs only the addresses, and cuda.h would bring conflicting types for them.
+// Driver functions: look-up of driver functions. Answers from the table of all public functions, never by
+// dlsym on ourselves: a library that interposes the driver would be asked for our own names and call us for
+// ever. Includes no cuda.h: the table needs only the addresses, and cuda.h would bring conflicting types for
+// them.
 #include <cstdint>
 #include <cstring>
 

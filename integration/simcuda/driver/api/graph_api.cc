@@ -1,4 +1,5 @@
-// Driver functions: graphs as a whole, their form, and executable graphs. Nodes' parameters are in graph_node_api.cc.
+// Driver functions: graphs as a whole, their form, and executable graphs. Nodes' parameters are in
+// graph_node_api.cc.
 #include <algorithm>
 #include <cstdio>
 

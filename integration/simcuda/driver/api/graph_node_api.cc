@@ -1,4 +1,5 @@
-// Driver functions: making nodes by hand, and reading and setting nodes' parameters, in a graph or an executable one.
+// Driver functions: making nodes by hand, and reading and setting nodes' parameters, in a graph or an
+// executable one.
 #include "integration/simcuda/driver/copies/copy.h"
 #include "integration/simcuda/driver/graphs/conditional.h"
 #include "integration/simcuda/driver/graphs/graph.h"
@@ -41,8 +42,8 @@ std::shared_ptr<const Kind> OperationOf(CUgraphNode handle) {
   return node == nullptr ? nullptr : std::dynamic_pointer_cast<const Kind>(node->operation);
 }
 
-// Replaces the operation of a node, in its graph or (exec not null) in the executable one only; the types must agree.
-// The old one is let go outside the lock: its release is the application's code.
+// Replaces the operation of a node, in its graph or (exec not null) in the executable one only; the types
+// must agree. The old one is let go outside the lock: its release is the application's code.
 CUresult Replace(CUgraphExec exec, bool in_exec, CUgraphNode handle, OperationPtr operation) {
   const Lock lock(GraphMutex());
   OperationPtr* place = nullptr;
@@ -59,7 +60,8 @@ CUresult Replace(CUgraphExec exec, bool in_exec, CUgraphNode handle, OperationPt
   return CUDA_SUCCESS;
 }
 
-// The handle that a node names, of the kind of the member that it stands in: `kern` is looked at when `func` is null.
+// The handle that a node names, of the kind of the member that it stands in: `kern` is looked at when `func`
+// is null.
 template <typename Parameters>
 CUresult GetFunction(const Parameters& parameters, CUfunction* function) {
   *function = parameters.func;

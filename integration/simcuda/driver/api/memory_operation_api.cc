@@ -1,5 +1,5 @@
-// Driver functions: stream memory operations. The functions of the first interface are NOT_SUPPORTED, as on a driver
-// that was not told to allow them.
+// Driver functions: stream memory operations. The functions of the first interface are NOT_SUPPORTED, as on a
+// driver that was not told to allow them.
 #include "integration/simcuda/driver/copies/memory_operation.h"
 #include "integration/simcuda/driver/core/fail_points.h"
 #include "integration/simcuda/driver/execution/context.h"

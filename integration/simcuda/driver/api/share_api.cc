@@ -1,5 +1,6 @@
-// Driver functions: file descriptors of physical handles. They can be made, so that what an application exports is seen;
-// opening them works in the process that made them, and is NOT_SUPPORTED elsewhere (the memory is private).
+// Driver functions: file descriptors of physical handles. They can be made, so that what an application
+// exports is seen; opening them works in the process that made them, and is NOT_SUPPORTED elsewhere (the
+// memory is private).
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
-// The start and the end of the driver: cuInit makes everything, an exit handler lets queued work end and writes files.
+// The start and the end of the driver: cuInit makes everything, an exit handler lets queued work end and
+// writes files.
 #include <cstdio>
 #include <cstdlib>
 
@@ -21,8 +22,8 @@
 namespace simcuda {
 namespace {
 
-// Work that is still queued uses what static destructors are about to take away; a GPU would be switched off here.
-// Where nothing but waits for words is left, nobody is there to write them.
+// Work that is still queued uses what static destructors are about to take away; a GPU would be switched off
+// here. Where nothing but waits for words is left, nobody is there to write them.
 void DrainStreams() {
   constexpr int64_t kLongestNs = 10'000'000'000;
   constexpr int64_t kLongestForWordsNs = 1'000'000'000;

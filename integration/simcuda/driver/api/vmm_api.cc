@@ -132,7 +132,8 @@ SIMCUDA_API CUresult cuMemUnmap(CUdeviceptr pointer, size_t size) {
   SIMCUDA_FAIL_POINT(cuMemUnmap);
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (CUresult result = GetAddressSpace().CheckUnmap(pointer, size); result != CUDA_SUCCESS) return result;
-  // The real driver does not wait for kernels here: work that is still to touch the range is a bug of the caller.
+  // The real driver does not wait for kernels here: work that is still to touch the range is a bug of the
+  // caller.
   simcuda::CheckNobodyTouches(pointer, size, "cuMemUnmap");
   CallTime time(Call::kUnmap);
   time.Spend(GetAddressSpace().CountMappings(pointer, size), size);

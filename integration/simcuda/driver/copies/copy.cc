@@ -41,7 +41,8 @@ void MoveBytes(const CopyShape& shape, bool sample = false) {
   }
 }
 
-// When an operation that the profile lets last from `begin` to `end`, and that took this machine `took`, has ended.
+// When an operation that the profile lets last from `begin` to `end`, and that took this machine `took`, has
+// ended.
 int64_t EndHere(int64_t begin, int64_t end, int64_t took) {
   if (took <= end - begin) return end;
   CountOverrun(took - (end - begin));  // this machine is slower than the one of the profile

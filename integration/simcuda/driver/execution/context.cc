@@ -31,7 +31,8 @@ struct ThreadState {
 // thread-locals), when an object of ours would be gone.
 thread_local ThreadState* t_state = nullptr;
 
-// At a thread's end its default streams are closed. The main thread keeps its state: exit handlers still call.
+// At a thread's end its default streams are closed. The main thread keeps its state: exit handlers still
+// call.
 struct ThreadStateReaper {
   ~ThreadStateReaper() {
     if (t_state == nullptr || syscall(SYS_gettid) == getpid()) return;

@@ -43,8 +43,8 @@ __attribute__((format(printf, 1, 2))) void Say(const char* format, ...) {
   if (write(STDERR_FILENO, line, bytes) < 0) return;
 }
 
-// Mode fault. The thread of a stream leaves its kernel or copy. A thread that helps a running kernel (OpenMP) cannot:
-// it is let in, and the kernel's context fails. Returns when the instruction may run again.
+// Mode fault. The thread of a stream leaves its kernel or copy. A thread that helps a running kernel (OpenMP)
+// cannot: it is let in, and the kernel's context fails. Returns when the instruction may run again.
 void EndAtFault(uint64_t address) {
   ++GetStats().missed_accesses;
   char name[256] = "";

@@ -131,8 +131,8 @@ void Stream::WaitForQueueSpace(uint64_t number) {
 
 void Stream::StartLocked() {
   started_ = true;
-  // A GPU's queue needs no thread of the system, so one that is refused for the moment is asked for again: no driver call
-  // answers with that.
+  // A GPU's queue needs no thread of the system, so one that is refused for the moment is asked for again: no
+  // driver call answers with that.
   for (int left = kMostThreadTries;; --left) {
     try {
       std::thread([this] { ThreadMain(); }).detach();

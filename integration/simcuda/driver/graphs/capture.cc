@@ -32,7 +32,8 @@ CaptureTable& GetTable() {
   return *table;
 }
 
-// Number of captures under way; written under the table's lock, read without it by every call that might meet one.
+// Number of captures under way; written under the table's lock, read without it by every call that might meet
+// one.
 std::atomic<int> g_captures{0};
 
 thread_local CUstreamCaptureMode t_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;

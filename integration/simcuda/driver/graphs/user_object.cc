@@ -1,5 +1,5 @@
-// Driver functions: user objects, whose destroy callback runs when the last reference (the caller's, a graph's, an
-// executable graph's) is gone.
+// Driver functions: user objects, whose destroy callback runs when the last reference (the caller's, a
+// graph's, an executable graph's) is gone.
 #include <unordered_set>
 
 #include "integration/simcuda/driver/graphs/graph.h"

@@ -1,5 +1,5 @@
-// The host's twin of Spillway's content hash: bound to the name that an image compiled for a GPU carries. One call does
-// what all thread blocks of the launch would; each writes its partial sum.
+// The host's twin of Spillway's content hash: bound to the name that an image compiled for a GPU carries. One
+// call does what all thread blocks of the launch would; each writes its partial sum.
 #include "integration/simcuda/driver/kernels/content_hash_twin.h"
 
 #include <cstring>
@@ -26,8 +26,8 @@ void AddSamples(uint64_t data, uint64_t bytes, ContentHash* sum) {
   }
 }
 
-// (const void* data, u64 vectors, u64* partials). The first block's sum is the whole, in the order of memory; the sums
-// of the others are 0, which adds up to the same.
+// (const void* data, u64 vectors, u64* partials). The first block's sum is the whole, in the order of memory;
+// the sums of the others are 0, which adds up to the same.
 void Run(const simcuda_launch* launch, void** parameters) {
   uint64_t words[3];
   for (int i = 0; i < 3; ++i) std::memcpy(&words[i], parameters[i], sizeof(words[i]));

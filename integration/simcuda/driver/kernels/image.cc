@@ -115,7 +115,8 @@ bool ReadPtxLayout(std::string_view text, size_t at, std::vector<simcuda_paramet
   return true;
 }
 
-// ".entry name (" anywhere in the text; comments that hold the word do no harm, their names are bound to nothing.
+// ".entry name (" anywhere in the text; comments that hold the word do no harm, their names are bound to
+// nothing.
 void ReadPtx(std::string_view text, std::vector<ImageKernel>* kernels) {
   constexpr std::string_view kEntry = ".entry";
   for (size_t at = text.find(kEntry); at != std::string_view::npos; at = text.find(kEntry, at + 1)) {

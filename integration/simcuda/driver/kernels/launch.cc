@@ -1,6 +1,6 @@
-// Driver functions: kernel launches. A launch copies its parameters into the work that it
-// queues; the words among them that lie in a range, and the tensor maps that describe part of it, are what "this kernel
-// will touch the range" means.
+// Driver functions: kernel launches. A launch copies its parameters into the work that it queues; the words
+// among them that lie in a range, and the tensor maps that describe part of it, are what "this kernel will
+// touch the range" means.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -167,8 +167,8 @@ class KernelWork : public Work {
   bool owns_parameters_ = false;
 };
 
-// Copies the parameters by the declared layout; false when the `extra` list is not understood. A buffer may be
-// shorter than the parameters, as NCCL's is: what a kernel reads behind its end is not defined.
+// Copies the parameters by the declared layout; false when the `extra` list is not understood. A buffer may
+// be shorter than the parameters, as NCCL's is: what a kernel reads behind its end is not defined.
 bool CopyParameters(const KernelDefinition& kernel, void** parameters, void** extra, char* buffer) {
   if (extra == nullptr) {
     for (size_t i = 0; i < kernel.parameters.size(); ++i) {

@@ -1,5 +1,6 @@
-// Driver functions: tensor maps. The 128 bytes are in a layout of ours. As on hardware the address is shifted and split
-// over two words, sizes are stored less one and strides in units of 16 bytes, so nothing of it looks like a pointer.
+// Driver functions: tensor maps. The 128 bytes are in a layout of ours. As on hardware the address is shifted
+// and split over two words, sizes are stored less one and strides in units of 16 bytes, so nothing of it
+// looks like a pointer.
 #include <algorithm>
 #include <cstring>
 

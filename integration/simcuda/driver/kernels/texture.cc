@@ -1,5 +1,5 @@
-// Driver functions: texture and surface objects. A texture object is a number that stands for a stretch of linear device
-// memory; nothing samples it. Surfaces want arrays, which are not there.
+// Driver functions: texture and surface objects. A texture object is a number that stands for a stretch of
+// linear device memory; nothing samples it. Surfaces want arrays, which are not there.
 #include <map>
 #include <mutex>
 

@@ -31,8 +31,8 @@ struct Threads {
   std::unordered_map<int, uint64_t> cpu_ns;  // by the kernel's number of the thread; guarded by mutex
 };
 
-// A shared lock that lets the one who wants it alone in before those who come later: shared holders that overlap would
-// else keep a load of code out for ever.
+// A shared lock that lets the one who wants it alone in before those who come later: shared holders that
+// overlap would else keep a load of code out for ever.
 class FairSharedMutex {
  public:
   void lock_shared() {
@@ -62,8 +62,8 @@ struct State {
   std::mutex mutex;            // guards the time lines
   int64_t memory_free_ns = 0;  // when each lock is free again
   int64_t context_free_ns = 0;
-  // By Held: shared by the calls that hold it or wait for it, alone while code is loaded, since how long that takes is not
-  // known before.
+  // By Held: shared by the calls that hold it or wait for it, alone while code is loaded, since how long that
+  // takes is not known before.
   FairSharedMutex load_locks[3];
 
   // Counts, stretched times.

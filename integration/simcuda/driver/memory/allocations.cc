@@ -1,4 +1,5 @@
-// AddressSpace, second part: plain allocations (cuMemAlloc), and what is remembered of addresses that are gone.
+// AddressSpace, second part: plain allocations (cuMemAlloc), and what is remembered of addresses that are
+// gone.
 #include <unistd.h>
 
 #include <cstdio>

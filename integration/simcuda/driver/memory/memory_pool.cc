@@ -17,12 +17,12 @@ void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 constexpr int kReserved = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-// Where NVIDIA's driver places reservations that come without a hint: a 32 GiB pool in a trace of llama.cpp under
-// cuda-gdb began here.
+// Where NVIDIA's driver places reservations that come without a hint: a 32 GiB pool in a trace of llama.cpp
+// under cuda-gdb began here.
 constexpr uint64_t kDriversBase = 0x302000000;
 
-// An inaccessible stretch of exactly these addresses; false when something else lies there. ThreadSanitizer has
-// no shadow for most addresses, and takes a wish for one of them as one for address 0.
+// An inaccessible stretch of exactly these addresses; false when something else lies there. ThreadSanitizer
+// has no shadow for most addresses, and takes a wish for one of them as one for address 0.
 bool ReserveAt(uint64_t start, uint64_t size) {
 #if defined(__SANITIZE_THREAD__)
   return false;
@@ -33,8 +33,8 @@ bool ReserveAt(uint64_t start, uint64_t size) {
   return got == Pointer(start);
 }
 
-// An inaccessible stretch of at most *size bytes (halved until the process can have it), aligned to huge pages; at
-// `wanted` where that is free.
+// An inaccessible stretch of at most *size bytes (halved until the process can have it), aligned to huge
+// pages; at `wanted` where that is free.
 uint64_t ReserveStretch(uint64_t wanted, uint64_t* size) {
   for (; *size >= kSmallestStretch; *size /= 2) {
     if (wanted != 0 && ReserveAt(wanted, *size)) return wanted;
@@ -52,8 +52,8 @@ void AdviseForDevice(uint64_t start, uint64_t size) {
   if (size >= kHugePage) madvise(Pointer(start), size, MADV_HUGEPAGE);
 }
 
-// Makes a part of the visible stretch as it was at first. A fresh mapping merges with its neighbours; without it
-// every address that was ever in use would count against vm.max_map_count for good.
+// Makes a part of the visible stretch as it was at first. A fresh mapping merges with its neighbours; without
+// it every address that was ever in use would count against vm.max_map_count for good.
 bool Forget(uint64_t address, uint64_t size) {
   return mmap(Pointer(address), size, PROT_NONE, kReserved | MAP_FIXED, -1, 0) != MAP_FAILED;
 }

@@ -1,4 +1,5 @@
-// What is left free for others is used before anything is refused, and given back; the application's own limit.
+// What is left free for others is used before anything is refused, and given back; the application's own
+// limit.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Launches whose blocks do not fit the GPU together: a part of them stays in host memory, where kernels reach it.
+// Launches whose blocks do not fit the GPU together: a part of them stays in host memory, where kernels reach
+// it.
 
 #include "allocator/residency/state/reach.h"
 

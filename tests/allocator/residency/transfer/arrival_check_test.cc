@@ -1,5 +1,5 @@
-// What comes back is compared with what had left: flips on the link, in staging, in host memory and on the disk are
-// found before a launch has the block.
+// What comes back is compared with what had left: flips on the link, in staging, in host memory and on the
+// disk are found before a launch has the block.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

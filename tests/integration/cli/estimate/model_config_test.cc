@@ -36,8 +36,8 @@ TEST(ModelConfigTest, ReadsADecoder) {
   EXPECT_FALSE(ParseModelConfig(With(kLlama, "llama", "mistral"))->scaled_residual);
 }
 
-// MistralConfig: a window of 4,096, which null takes away; 8 heads for keys, which null makes as many as others;
-// no biases.
+// MistralConfig: a window of 4,096, which null takes away; 8 heads for keys, which null makes as many as
+// others; no biases.
 TEST(ModelConfigTest, ReadsMistralAndItsDefaults) {
   const std::string text =
       R"({"model_type": "mistral", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,

@@ -115,7 +115,8 @@ TEST(ChromeTraceTest, EventsOfOneRowDoNotOverlapAndEachRowHasAName) {
   EXPECT_EQ(WithPhase(events, "M")[0]["args"]["name"], "spillway, GPU 1, rank 3");
 }
 
-// Start and length are rounded each for itself: the second iteration seems to begin before the first has ended.
+// Start and length are rounded each for itself: the second iteration seems to begin before the first has
+// ended.
 TEST(ChromeTraceTest, IterationsThatFollowEachOtherLieInOneRow) {
   json data = Data();
   data["iterations"] = {{"start_s", {0.1, 0.2}}, {"seconds", {0.100001, 0.05}}, {"kind", {0, 0}}};

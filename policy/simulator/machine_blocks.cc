@@ -1,6 +1,9 @@
 #include "policy/simulator/machine_blocks.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "policy/model/transfer_plan.h"
 
 namespace spillway::policy {
 namespace {

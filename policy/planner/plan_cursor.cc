@@ -30,6 +30,7 @@ void PlanCursor::Reset(std::shared_ptr<const MigrationPlan> plan, LaunchIndex gp
   starts_.clear();
   copies_waiting_.clear();
   copies_under_way_.clear();
+  evictions_under_way_.clear();
   fetches_waiting_.clear();
   fetches_under_way_.clear();
   headroom_ = Headroom();
@@ -138,7 +139,7 @@ bool PlanCursor::PollEvictions() {
     const LaunchIndex index = IndexOf(evictions_.iteration, op.launch);
     if (!mover_.Completed(index)) break;
     const PlanBlock block = BlockOf(op.block);
-    progress |= mover_.Visit(block, op.tier, [&](const PlanBlockView& view) {
+    const bool started = mover_.Visit(block, op.tier, [&](const PlanBlockView& view) {
       // Used by a later launch already: the host has run past the whole idle interval.
       if (view.place != BlockPlace::kOnGpu || !view.may_leave || view.used > index + 1)
         return PlanMove::kNothing;
@@ -146,11 +147,19 @@ bool PlanCursor::PollEvictions() {
       if (2 * (gpu_ - std::min(gpu_, index)) > NextUse(block, index + 1) - index) return PlanMove::kNothing;
       return PlanMove::kEvict;
     });
+    if (started) evictions_under_way_.push_back({index, block, op.tier});
+    progress |= started;
   }
   return progress;
 }
 
-// Copies of what stays for now, as its content becomes final.
+// Whether one that PollEvictions has started is still on its way there.
+bool PlanCursor::EvictsTo(PlanTier tier) {
+  return std::ranges::any_of(evictions_under_way_, [tier](const Copy& one) { return one.tier == tier; });
+}
+
+// Copies of what stays for now, as its content becomes final. They wait for evictions to the same tier: those have
+// launches that need the memory, and a copy queue takes what comes in its order.
 bool PlanCursor::PollCopies() {
   for (size_t tried = 0; tried < copies_.ops.size(); ++tried, copies_.Next()) {
     if (IndexOf(copies_.iteration, copies_.op().launch) >= gpu_) break;
@@ -169,7 +178,8 @@ bool PlanCursor::PollCopies() {
     bool stays = false;
     const bool started = mover_.Visit(it->block, it->tier, [&](const PlanBlockView& view) {
       if (!view.live) return PlanMove::kNothing;
-      stays = view.place != BlockPlace::kOnGpu || !view.may_copy || !LongEnough(*it, view.copy_bytes);
+      stays = view.place != BlockPlace::kOnGpu || !view.may_copy || EvictsTo(it->tier) ||
+              !LongEnough(*it, view.copy_bytes);
       return stays ? PlanMove::kNothing : PlanMove::kCopyOut;
     });
     if (started) copies_under_way_.push_back(*it);
@@ -181,6 +191,14 @@ bool PlanCursor::PollCopies() {
 
 // A copy that a launch took back waits for the next idle interval.
 void PlanCursor::LookAtCopiesUnderWay() {
+  std::erase_if(evictions_under_way_, [this](const Copy& eviction) {
+    bool ended = false;
+    mover_.Visit(eviction.block, eviction.tier, [&](const PlanBlockView& view) {
+      ended = view.place != BlockPlace::kLeaving;
+      return PlanMove::kNothing;
+    });
+    return ended;
+  });
   std::erase_if(copies_under_way_, [this](const Copy& copy) {
     bool ended = false;
     mover_.Visit(copy.block, copy.tier, [&](const PlanBlockView& view) {

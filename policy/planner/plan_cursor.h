@@ -151,6 +151,7 @@ class PlanCursor {
   bool PollEvictions();
   bool PollCopies();
   void LookAtCopiesUnderWay();
+  bool EvictsTo(PlanTier tier);
   Gap GapBefore(PlanBlock block) const;
   bool LongEnough(const Copy& copy, Bytes bytes) const;
   void QueueFetches();
@@ -167,6 +168,7 @@ class PlanCursor {
   Turn evictions_, copies_, fetches_;
   std::set<Copy> copies_waiting_;
   std::vector<Copy> copies_under_way_;
+  std::vector<Copy> evictions_under_way_;  // of the plan's; in PollCopies alone without those that have ended
   std::set<Fetch> fetches_waiting_;
   std::vector<FetchUnderWay> fetches_under_way_;
   Headroom headroom_;

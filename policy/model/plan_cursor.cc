@@ -31,6 +31,7 @@ void PlanCursor::Reset(std::shared_ptr<const MigrationPlan> plan, LaunchIndex gp
   drops_waiting_.clear();
   copies_waiting_.clear();
   copies_under_way_.clear();
+  evictions_under_way_.clear();
   fetches_waiting_ = {};
   fetches_under_way_.clear();
   headroom_ = Headroom();
@@ -146,7 +147,7 @@ bool PlanCursor::PollEvictions() {
 }
 
 bool PlanCursor::TryDrop(const Drop& drop) {
-  return mover_.Visit(drop.block, drop.tier, [&](const PlanBlockView& view) {
+  const bool started = mover_.Visit(drop.block, drop.tier, [&](const PlanBlockView& view) {
     // Used by a later launch already: the host has run past the whole idle interval.
     if (!view.live || view.used > drop.used + 1) return PlanMove::kNothing;
     // So late that it would not be away for half of the time.
@@ -156,9 +157,17 @@ bool PlanCursor::TryDrop(const Drop& drop) {
       drops_waiting_.push_back(drop);
     return view.place == BlockPlace::kOnGpu && view.may_leave ? PlanMove::kEvict : PlanMove::kNothing;
   });
+  if (started) evictions_under_way_.push_back(drop);
+  return started;
 }
 
-// Copies of what stays for now, as its content becomes final.
+// Whether an eviction of the plan's is still on its way to that tier.
+bool PlanCursor::EvictsTo(PlanTier tier) {
+  return std::ranges::any_of(evictions_under_way_, [tier](const Drop& one) { return one.tier == tier; });
+}
+
+// Copies out blocks that stay for now, as their content becomes final. The copies wait for evictions to the same
+// tier: launches need the memory of those, and a copy queue takes transfers in the order in which they come.
 bool PlanCursor::PollCopies() {
   for (size_t tried = 0; tried < copies_.ops.size(); ++tried, copies_.Next()) {
     if (IndexOf(copies_.iteration, copies_.op().launch) >= gpu_) break;
@@ -177,7 +186,8 @@ bool PlanCursor::PollCopies() {
     bool stays = false;
     const bool started = mover_.Visit(it->block, it->tier, [&](const PlanBlockView& view) {
       if (!view.live) return PlanMove::kNothing;
-      stays = view.place != BlockPlace::kOnGpu || !view.may_copy || !LongEnough(*it, view.copy_bytes);
+      stays = view.place != BlockPlace::kOnGpu || !view.may_copy || EvictsTo(it->tier) ||
+              !LongEnough(*it, view.copy_bytes);
       return stays ? PlanMove::kNothing : PlanMove::kCopyOut;
     });
     if (started) copies_under_way_.push_back(*it);
@@ -189,6 +199,14 @@ bool PlanCursor::PollCopies() {
 
 // A copy that a launch took back waits for the next idle interval.
 void PlanCursor::LookAtCopiesUnderWay() {
+  std::erase_if(evictions_under_way_, [this](const Drop& eviction) {
+    bool ended = false;
+    mover_.Visit(eviction.block, eviction.tier, [&](const PlanBlockView& view) {
+      ended = view.place != BlockPlace::kLeaving;
+      return PlanMove::kNothing;
+    });
+    return ended;
+  });
   std::erase_if(copies_under_way_, [this](const Copy& copy) {
     bool ended = false;
     mover_.Visit(copy.block, copy.tier, [&](const PlanBlockView& view) {

@@ -157,6 +157,7 @@ class PlanCursor {
   bool TryDrop(const Drop& drop);
   bool PollCopies();
   void LookAtCopiesUnderWay();
+  bool EvictsTo(PlanTier tier);
   Gap GapBefore(PlanBlock block) const;
   bool LongEnough(const Copy& copy, Bytes bytes) const;
   void QueueFetches();
@@ -175,6 +176,7 @@ class PlanCursor {
   std::vector<Drop> drops_waiting_;  // for copies that are under way
   std::set<Copy> copies_waiting_;
   std::vector<Copy> copies_under_way_;
+  std::vector<Drop> evictions_under_way_;  // of the plan; in PollCopies without those that have ended
   // By tier: where the block was seen last, or is to come from by the plan.
   std::array<std::set<Fetch>, 2> fetches_waiting_;
   std::vector<FetchUnderWay> fetches_under_way_;

@@ -180,6 +180,19 @@ TEST_F(PlanCursorTest, ACopyWaitsForALongEnoughIdleInterval) {
   EXPECT_THAT(At(5, 5), IsEmpty());
 }
 
+// A launch needs the memory of what leaves: a copy that nobody waits for must not be before it in the queue.
+TEST_F(PlanCursorTest, ACopyWaitsForEvictionsToItsTier) {
+  for (const PlanBlock block : {1, 2, 3}) fake.Put(block, BlockPlace::kOnGpu);
+  fake.blocks[1].copy_bytes = fake.blocks[3].copy_bytes = 10;
+  Begin({{1, {0, 8}}, {2, {0, 9}}, {3, {0, 8}}},
+        {Op(PlanOpKind::kDrop, 2, 0, 9, kDisk), Op(PlanOpKind::kCopyOut, 1, 0, 7, kDisk),
+         Op(PlanOpKind::kCopyOut, 3, 0, 7, kHost)});
+  EXPECT_THAT(At(1, 1), ElementsAre("evict 2 disk", "copy 3")) << "another tier has a queue of its own";
+  EXPECT_THAT(At(2, 2), IsEmpty());
+  fake.Put(2, BlockPlace::kAway);
+  EXPECT_THAT(At(3, 3), ElementsAre("copy 1"));
+}
+
 TEST_F(PlanCursorTest, ACopyWhoseDropHasComeIsMadeByTheDrop) {
   fake.Put(1, BlockPlace::kOnGpu);
   Begin({{1, {0, 2, 9}}}, {Op(PlanOpKind::kCopyOut, 1, 0, 2), Op(PlanOpKind::kDrop, 1, 2, 9),

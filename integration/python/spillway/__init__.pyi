@@ -49,6 +49,7 @@ def enable(
     disk_reserve: _Value = None,
     write_budget: _Value = None,
     policy: _Value = None,
+    verify: _Value = None,
     checksum: _Value = None,
     encrypt: _Value = None,
     on_full: _Value = None,

@@ -27,7 +27,7 @@ inline bool GivesWork(const std::string& call) {
 }
 
 // Set access takes 10 to 20 ms a handle, a launch and a copy nothing; copies go at 1 GB/s, in at half of it beside the
-// other direction; a kernel with "slow" in its name takes 30 ms.
+// other direction; a kernel with "slow" in its name takes 30 ms, and each 10 MB of host memory 100 ms.
 inline std::string Profile() {
   std::string text = R"({"name": "test", "calls": {)";
   for (const char* call : kCalls) {
@@ -44,7 +44,7 @@ inline std::string Profile() {
     "out": {"setup_us": {"value": 5000, "source": "a test"},
             "alone_gb_per_s": {"value": 1, "source": "a test"}, "both_gb_per_s": {"value": 1, "source": "a test"}},
     "pageable_gb_per_s": {"value": 0.25, "source": "a test"}, "device_gb_per_s": {"value": 100, "source": "a test"}},
-    "kernels": {"table": [{"part_of_name": "slow", "us": {"value": 30000, "source": "a test"}}]}})";
+    "kernels": {"reach_gb_per_s": {"value": 0.1, "source": "a test"}, "table": [{"part_of_name": "slow", "us": {"value": 30000, "source": "a test"}}]}})";
 }
 
 class DriverHardwareTest : public DriverTest {

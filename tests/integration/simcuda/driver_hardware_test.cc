@@ -168,6 +168,38 @@ TEST_F(DriverHardwareTest, KernelsTakeTheTimeOfTheTable) {
   EXPECT_NEAR(Between(start, middle), 90, 1) << "late wake-ups of the stream's thread do not add up";
 }
 
+TEST_F(DriverHardwareTest, KernelsTakeLongerByTheHostMemoryThatTheyReach) {
+  Range block(3 * kChunk);  // one chunk of the device, one of the host, and a gap
+  CUmemAllocationProp properties = DeviceMemory();
+  CUmemGenericAllocationHandle handles[2] = {};
+  ASSERT_EQ(cuMemCreate(&handles[0], kChunk, &properties, 0), CUDA_SUCCESS);
+  properties.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  ASSERT_EQ(cuMemCreate(&handles[1], kChunk, &properties, 0), CUDA_SUCCESS);
+  for (int i = 0; i < 2; ++i)
+    ASSERT_EQ(cuMemMap(block.start + i * kChunk, kChunk, 0, handles[i], 0), CUDA_SUCCESS);
+  ASSERT_EQ(AllowAccess(block.start, 2 * kChunk), CUDA_SUCCESS);
+  const Kernel quick("a_quick_kernel", 2, [](uint64_t*) {});
+  ASSERT_EQ(Use(Profile()), 0);
+  const TestStream stream(CU_STREAM_NON_BLOCKING);
+  const TestEvent start, end;
+  const auto takes = [&](uint64_t first, uint64_t second) {
+    EXPECT_EQ(cuEventRecord(start, stream), CUDA_SUCCESS);
+    EXPECT_EQ(quick.Launch(stream, {first, second}), CUDA_SUCCESS);
+    EXPECT_EQ(cuEventRecord(end, stream), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    return Between(start, end);
+  };
+  const double chunk_ms = kChunk / 1e5;  // 0.1 GB/s
+  EXPECT_NEAR(Soonest(chunk_ms + 5, [&] { return takes(block.start, block.start + kChunk / 2); }), chunk_ms,
+              5)
+      << "the block counts once";
+  EXPECT_LT(Soonest(chunk_ms / 2, [&] { return takes(block.start + 2 * kChunk, 17); }), chunk_ms / 2)
+      << "nothing is mapped there";
+  EXPECT_EQ(simcuda_set("HARDWARE", ""), 0);
+  ASSERT_EQ(cuMemUnmap(block.start, 2 * kChunk), CUDA_SUCCESS);
+  for (const CUmemGenericAllocationHandle handle : handles) ASSERT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+}
+
 TEST_F(DriverHardwareTest, TheDriversOwnProcessorTimeIsKnownByThread) {
   MappedChunks mapped(1);
   ASSERT_EQ(Use(Profile()), 0);

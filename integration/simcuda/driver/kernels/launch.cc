@@ -20,6 +20,7 @@
 #include "integration/simcuda/driver/kernels/module.h"
 #include "integration/simcuda/driver/machine/hardware_time.h"
 #include "integration/simcuda/driver/machine/stats.h"
+#include "integration/simcuda/driver/memory/address_space.h"
 
 namespace simcuda {
 namespace {
@@ -98,11 +99,15 @@ class KernelWork : public Work {
     Log(stream, begin, NowNs());
   }
 
-  // With the times of a machine's profile: at least that of its table, and never less than the host took.
+  // With the times of a machine's profile: at least that of its table, longer by what the kernel reaches over
+  // the link, and never less than the host took.
   void RunAsOn(const HardwareProfile& profile, int64_t least, Stream& stream) {
     const int64_t begin = stream.begin_ns();
     const double table_ns = profile.KernelNs(kernel_.name);
-    const auto ns = static_cast<int64_t>(std::max(static_cast<double>(least) * profile.scale, table_ns));
+    const double reach_ns =
+        profile.reach_bytes_per_ns > 0 ? static_cast<double>(ReachedBytes()) / profile.reach_bytes_per_ns : 0;
+    const auto ns =
+        static_cast<int64_t>(std::max(static_cast<double>(least) * profile.scale, table_ns) + reach_ns);
     const int64_t start = NowNs();
     Call(stream);
     const bool slower = NowNs() - start > ns;
@@ -111,6 +116,23 @@ class KernelWork : public Work {
     stream.set_end_ns(end);
     GetStats().launches.fetch_add(1, std::memory_order_relaxed);
     if (IsLogging()) Log(stream, begin, end);
+  }
+
+  // Host memory behind the addresses among the parameters. A kernel is taken to go over it once.
+  uint64_t ReachedBytes() {
+    uint64_t reached = 0;
+    std::vector<std::pair<uint64_t, uint64_t>> seen;  // ranges, each counted once
+    for (size_t at = 0; at + sizeof(uint64_t) <= kernel_.parameter_bytes; at += sizeof(uint64_t)) {
+      uint64_t address;
+      std::memcpy(&address, buffer() + at, sizeof(address));
+      const auto has = [address](const auto& range) { return address - range.first < range.second; };
+      uint64_t end = 0;
+      if (std::ranges::any_of(seen, has)) continue;
+      const uint64_t bytes = GetAddressSpace().HostBytesFrom(address, &end);
+      if (end != address) seen.emplace_back(address, end - address);
+      reached += bytes;
+    }
+    return reached;
   }
 
   void Log(Stream& stream, int64_t begin, int64_t end) {

@@ -131,8 +131,10 @@ void Reader::ReadDirection(const Json& direction, const std::string& where, Dire
 }
 
 void Reader::ReadKernels(const Json& kernels, HardwareProfile* profile) {
-  if (!Knows(kernels, "kernels", {"least_us", "table"})) return;
+  if (!Knows(kernels, "kernels", {"least_us", "reach_gb_per_s", "table"})) return;
   profile->kernel_ns = Optional(kernels, "least_us", "kernels") * kMicrosecond * scale_;
+  if (kernels.contains("reach_gb_per_s"))
+    profile->reach_bytes_per_ns = Rate(kernels, "reach_gb_per_s", "kernels");
   if (!kernels.contains("table")) return;
   if (!kernels["table"].is_array()) return Fail("kernels.table is no list");
   for (const Json& row : kernels["table"]) {

@@ -72,6 +72,7 @@ struct HardwareProfile {
   double pageable_bytes_per_ns = 0;
   double device_bytes_per_ns = 0;   // copies and fills on the device
   double kernel_ns = 0;             // least time of a kernel that no row names
+  double reach_bytes_per_ns = 0;    // of host memory that kernels use over the link; 0: no time of its own
   std::vector<KernelTime> kernels;  // the first row whose part occurs in the name
 
   double NsOf(Call call, uint64_t handles, uint64_t bytes) const;

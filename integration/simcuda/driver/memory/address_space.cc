@@ -311,6 +311,19 @@ bool AddressSpace::FindFromSignal(uint64_t address, AddressInfo* info) {
   return false;
 }
 
+uint64_t AddressSpace::HostBytesFrom(uint64_t address, uint64_t* end) {
+  *end = address;
+  if (!pool_.Contains(address)) return 0;
+  ReadLock lock(mutex_);
+  uint64_t bytes = 0;
+  while (const Mapping* const mapping = FindMappingLocked(*end)) {
+    const uint64_t rest = mapping->start + mapping->size - *end;
+    if (mapping->device == nullptr) bytes += rest;
+    *end += rest;
+  }
+  return bytes;
+}
+
 uint64_t AddressSpace::FirstInaccessible(uint64_t start, uint64_t size) {
   ReadLock lock(mutex_);
   for (uint64_t at = start; at < start + size;) {

@@ -104,6 +104,9 @@ class AddressSpace {
   AddressInfo Find(uint64_t address);
   // Like Find, for a signal handler: gives up (false) if the lock is not free within a second.
   bool FindFromSignal(uint64_t address, AddressInfo* info);
+  // Returns the host memory, in bytes, that is mapped from `address` to the next address without a mapping,
+  // and that address in *end: the part of a block that kernels reach over the link.
+  uint64_t HostBytesFrom(uint64_t address, uint64_t* end);
   // Returns the first address of the range that is not mapped with access; 0 if all of it is.
   uint64_t FirstInaccessible(uint64_t start, uint64_t size);
   // Makes one touched page readable and writable (mode report). Returns false if the kernel refuses.

@@ -70,7 +70,7 @@ class JobsTest(WithJobs):
         self.assertEqual([row["status"] for row in table.rows], [visit_rows.MEASURED, visit_rows.PASSED])
         self.assertEqual(self.calls[1][2], visit_jobs.HANG * 20)
         words = table.rows[1]["words"]
-        for figure in ("ratio 1.000", "out 3.00 GB, in 2.00", "lost s: read 0.25", "9 launches, 1 slow, 2 unknown",
+        for figure in ("ratio 1.000", "out 3.00 GB, in 2.00", "lost s: arrival 0.25", "9 launches, 1 slow, 2 unknown",
                        "held by graph 5 MB", "4 by a plan", "evictions ended: a call"):  # fmt: skip
             self.assertIn(figure, words)
 

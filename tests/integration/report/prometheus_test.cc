@@ -124,8 +124,8 @@ TEST(PrometheusTest, KeepsTheRulesOfNamesAndOfTheFormat) {
   const PrometheusLabels known = {3, 42, {"4711", "ada"}};
   const std::regex name_rule("spillway_[a-z_]+"), sample_rule(R"(([a-z_]+)\{([^}]*)\} (\S+))");
   const std::regex label_rule(R"(([a-z_]+="[^"\\]*")(,[a-z_]+="[^"\\]*")*)");
-  const std::set<std::string> units = {"bytes",  "seconds",    "launches", "evictions",
-                                       "faults", "prefetches", "info"};
+  const std::set<std::string> units = {"bytes",    "seconds", "launches",   "evictions",
+                                       "arrivals", "faults",  "prefetches", "info"};
   std::map<std::string, std::string> types;
   std::set<std::string> helped, sampled;
   std::string now;

@@ -23,8 +23,9 @@ class GivenSettingsTest : public ::testing::Test {
   GivenSettingsTest() { Clear(); }
   ~GivenSettingsTest() override { Clear(); }
   static void Clear() {
-    for (const char* name : {kConf, "PYTORCH_ALLOC_CONF", "SPILLWAY_HOST_MEMORY", "SPILLWAY_POLICY",
-                             "SPILLWAY", "SPILLWAY_DISK_RESERVE", "SPILLWAY_ALLOC_CONF_ORIGINAL"})
+    for (const char* name :
+         {kConf, "PYTORCH_ALLOC_CONF", "SPILLWAY_HOST_MEMORY", "SPILLWAY_POLICY", "SPILLWAY",
+          "SPILLWAY_DISK_RESERVE", "SPILLWAY_PROFILE", "SPILLWAY_ALLOC_CONF_ORIGINAL"})
       ::unsetenv(name);
     ::setenv("SPILLWAY_CONF", "none", 1);
   }

@@ -131,6 +131,7 @@ absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, Run* r
   ForEachOf(&core_->table, *lock, scope, [&](Block* block) {
     // A block that the job or somebody outside has paused comes back only at their resume, so idleness leaves
     // it alone.
+    lock->Covers(core_->table);
     if (scope.by == PausedBy::kIdle && block->paused() && !IsIdle(block->pause.by)) return;
     core_->table.PauseLocked(*lock, block, scope.by);
     const bool stays = block->pin_reasons != 0;
@@ -264,6 +265,7 @@ absl::Status Pauser::Resume(const PauseScope& scope, bool wait) {
     if (scope.tag == 0 && scope.by == PausedBy::kOutside && !SPILLWAY_MUTANT(kOutsideStays))
       core_->table.PauseNewLocked(lock, false);
     ForEachOf(&core_->table, lock, scope, [&](Block* block) {
+      lock.Covers(core_->table);
       if (!block->paused()) return;
       core_->table.ResumeLocked(lock, block, scope.by);
       if (!block->paused() && block->state == BlockState::kSpilled)

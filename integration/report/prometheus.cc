@@ -134,7 +134,7 @@ void AddDirectories(const Figures& figures, Writer* writer) {
     }
   };
 #define DIRECTORY_FIGURE(key, type, value, metric, help) \
-  add(metric, help, [seconds](const io::DirectoryStats& directory) { return value; });
+  add(metric, help, [&](const io::DirectoryStats& directory) { return value; });
 #include "integration/report/job_figures.def"
 }
 

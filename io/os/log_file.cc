@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "io/os/clock.h"
 #include "io/os/errno.h"
 
 namespace spillway::os {

@@ -34,7 +34,6 @@ class BlockMachineJob final : private PlanMover {
       : on_(on),
         machine_(machine),
         workload_(on.recorded_.workload),
-        options_(options),
         size_(static_cast<int64_t>(workload_.kernels.size())),
         last_(size_ * options.iterations),
         figures_(workload_.kernels.size(), options),
@@ -216,7 +215,6 @@ class BlockMachineJob final : private PlanMover {
   const BlockMachine& on_;
   const Machine& machine_;
   const Workload& workload_;
-  const ExecutionOptions& options_;
   const int64_t size_;
   const int64_t last_;
   ExecutionFigures figures_;

@@ -74,7 +74,6 @@ void Charges::LimitByFree(const TableLock& lock, uint64_t free_bytes) {
 }
 
 void Charges::GrowForLimit(TableLock* lock, uint64_t GpuBudget::*limit, uint64_t bytes) {
-  lock->Covers(*table_);
   GpuBudget limited = budget_;
   limited.*limit = bytes;
   const Charge below = ChargeOf(*lock, 0).With(limited.ChunkTarget() / chunk_bytes_ * chunk_bytes_);
@@ -102,6 +101,7 @@ void Charges::SetLimit(const TableLock& lock, uint64_t GpuBudget::*limit, uint64
 }
 
 uint64_t Charges::SetCap(TableLock* lock, uint64_t bytes) {
+  lock->Covers(*table_);
   GrowForLimit(lock, &GpuBudget::cap, bytes);
   SetLimit(*lock, &GpuBudget::cap, bytes);
   RestoreTarget(*lock);
@@ -109,7 +109,10 @@ uint64_t Charges::SetCap(TableLock* lock, uint64_t bytes) {
   return budget_.cap;
 }
 
-void Charges::PrepareShare(TableLock* lock, uint64_t bytes) { GrowForLimit(lock, &GpuBudget::share, bytes); }
+void Charges::PrepareShare(TableLock* lock, uint64_t bytes) {
+  lock->Covers(*table_);
+  GrowForLimit(lock, &GpuBudget::share, bytes);
+}
 
 uint64_t Charges::SetShare(TableLock* lock, uint64_t bytes) {
   lock->Covers(*table_);
@@ -157,6 +160,7 @@ bool Charges::RaisePromise(const Charge& charge) {
 }
 
 uint64_t Charges::PromisePause(const TableLock& lock, uint64_t bytes) {
+  lock.Covers(*table_);
   if (SPILLWAY_MUTANT(kPauseUnpromised)) return 0;
   Charge charge = ChargeOf(lock, 0);
   charge.paused += bytes;
@@ -296,6 +300,7 @@ absl::Status Charges::Promise(const TableLock& lock, uint64_t chunks, bool tiers
   }
   const auto fits = [&] { return charge.FitsGpu() || (evict_->load() && charge.LaunchFits()); };
   const auto promises = [&] {
+    lock.Covers(*table_);
     if (!capacity_->Change(promised_bytes_, charge.BeyondGpu())) return false;
     promised_bytes_ = charge.BeyondGpu();
     return true;
@@ -341,8 +346,11 @@ absl::Status Charges::PromiseAndGrow(TableLock* lock, uint64_t chunks,
 
 absl::Status Charges::PromiseOnShare(TableLock* lock, uint64_t chunks,
                                      absl::FunctionRef<absl::Status()> serving) {
-  const auto charge_of_all = [&] { return ChargeOf(*lock, chunks); };
-  const auto without_lock = [&](auto call) {
+  const auto charge_of_all = [&] {
+    lock->Covers(*table_);
+    return ChargeOf(*lock, chunks);
+  };
+  const auto without_lock = [&](auto call) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     table_->mu.Unlock();
     auto result = call();
     table_->mu.Lock();

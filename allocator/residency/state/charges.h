@@ -78,7 +78,7 @@ class Charges {
   // Promises a place off the GPU for `bytes` of blocks that are about to be paused, beside the blocks that
   // are. Returns 0 on success. Otherwise the tiers have no place now and nothing is promised; the result is
   // the number of bytes that are still to be promised.
-  uint64_t PromisePause(const TableLock& lock, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
+  uint64_t PromisePause(const TableLock& lock, uint64_t bytes);
   // Raises the target to at least `chunks`, by lending the parts of the budget that are otherwise left free
   // (GpuBudget). Returns false, and lends nothing, when that is not enough. Loans come back as blocks are
   // freed.
@@ -202,7 +202,8 @@ class Charges {
     return chunks_.created() + live_chunks_ - std::min(live_chunks_, BackedChunks(lock));
   }
   // Lets the tiers grow by the capacity that a lower limit needs.
-  void GrowForLimit(TableLock* lock, uint64_t GpuBudget::*limit, uint64_t bytes);
+  void GrowForLimit(TableLock* lock, uint64_t GpuBudget::*limit, uint64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Sets a limit. One below what the tiers can take of the live blocks is raised to that.
   void SetLimit(const TableLock& lock, uint64_t GpuBudget::*limit, uint64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);

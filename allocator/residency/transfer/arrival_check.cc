@@ -63,7 +63,7 @@ bool Faulter::CheckArrival(FetchJob* job) {
   ForgetHash(job);
   ++core_->counters.verified_fetches;
   if (same || SPILLWAY_MUTANT(kArrivalTrusted)) {
-    if (job->wrong_arrivals > 0) {
+    if (job->wrong_arrivals > 0 && core_->counters.wrong_arrivals <= kMostLines) {
       os::Log(
           os::LogLevel::kWarn,
           "a block of " + std::to_string(job->block->allocation.requested_bytes) +

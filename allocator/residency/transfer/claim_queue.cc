@@ -384,6 +384,7 @@ void ClaimQueue::RefuseHeadLocked(const TableLock& lock, const absl::Status& why
 }
 
 bool ClaimQueue::SendForShareLocked(const TableLock& lock, uint64_t chunks) {
+  lock.Covers(core_->table);
   const uint64_t share = charges_->ShareThatFits(lock, chunks * core_->chunk_bytes);
   if (share == 0 || queue_.empty()) return false;
   queue_.front()->share_bytes = share;

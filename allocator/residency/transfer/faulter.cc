@@ -7,6 +7,7 @@
 #include "allocator/residency/transfer/mapping.h"
 #include "io/os/check.h"
 #include "io/os/clock.h"
+#include "io/os/errno.h"
 #include "io/os/log.h"
 
 namespace spillway::allocator {

@@ -107,7 +107,7 @@ run_store_stress() {
   return "$status"
 }
 
-run_mutants() { build_all && "$ROOT/build/tests/core_simulation" --mutants --seeds=1..3000 --operations=500; }
+run_mutants() { build_all && "$ROOT/build/tests/core_simulation" --mutants --seeds=1..6000 --operations=500; }
 
 # A build for each sanitizer, without the parts that PyTorch's uninstrumented libraries load. driver_run_test starts a Python
 # without the sanitizer; driver_fault_mode_test leaves a signal handler by a jump, out of functions that ThreadSanitizer stands

@@ -115,12 +115,15 @@ inline std::atomic<void (*)(const char* point)> delay_function{nullptr};
 // Events that tests wait for, counted over all devices of the process. A tally is no delay point, because
 // each delay point is one more place where the simulation may preempt.
 enum class Tally : int {
+  kChunks,     // chunks of a claim or an eviction were found: where (ChunkSource)
   kPoll,       // a device's thread has looked at everything once
   kMove,       // a block's change of state: from * kBlockStates + to
   kCancelled,  // an eviction was taken back: the phase that it had reached (EvictJob::Phase)
   kHandedOut,  // an allocation was served: the way (AllocationPath)
   kCount
 };
+// Of a claim that is served from two, each is counted.
+enum class ChunkSource : int { kFree, kCreated, kRemade, kDecommitted, kEvicted, kCount };
 inline constexpr int kMostTallies = 256;
 inline std::atomic<uint64_t> tallies[static_cast<int>(Tally::kCount)][kMostTallies];
 inline uint64_t TallyOf(Tally tally, int at = 0) { return tallies[static_cast<int>(tally)][at].load(); }

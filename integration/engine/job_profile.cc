@@ -1,5 +1,6 @@
 #include "integration/engine/job_profile.h"
 
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -47,6 +48,7 @@ void JobProfile::Begin(const ProfileKey& key, const std::vector<std::string>& di
   }
   kept_ = ProfileText(*read);
   before_ = *std::move(read);
+  rates_ = before_.rates;
   os::Log(os::LogLevel::kInfo,
           absl::StrCat("the profile ", path_, " knows ", before_.writes.size(), " forms of kernels"));
 }
@@ -95,12 +97,10 @@ bool JobProfile::IsOfName(uint64_t tag) const {
   return (tag ^ graphs) > 0xffff && !CallOfTag(tag).empty();
 }
 
-JobFacts JobProfile::Learnt() const {
-  JobFacts learnt;
-  learnt.key = before_.key;
-  learnt.rates = before_.rates;
+JobFacts JobProfile::Learnt() {
+  // Rates waver all the time. One within a tenth of what is kept plans the same, and is no reason to write.
   const auto set = [](double measured, double* rate) {
-    if (measured > 0) *rate = measured;
+    if (measured > 0 && std::abs(measured - *rate) > *rate / 10) *rate = measured;
   };
   std::vector<FormFacts> writes;
   bool first = true;
@@ -112,19 +112,17 @@ JobFacts JobProfile::Learnt() const {
     }
     if (!std::exchange(first, false)) return;
     const allocator::MachineFigures machine = served.residency->Machine();
-    ProfileRates& rates = learnt.rates;
-    set(machine.host_in_rate, &rates.link_in);
-    set(machine.host_out_rate, &rates.link_out);
-    set(machine.host_in_both_rate, &rates.link_in_both);
-    set(machine.host_out_both_rate, &rates.link_out_both);
+    set(machine.host_in_rate, &rates_.link_in);
+    set(machine.host_out_rate, &rates_.link_out);
+    set(machine.host_in_both_rate, &rates_.link_in_both);
+    set(machine.host_out_both_rate, &rates_.link_out_both);
     if (machine.disk_in_rate <= 0 && machine.disk_out_rate <= 0) return;
-    if (rates.drives != drives_) rates.disk_in = rates.disk_out = 0;
-    rates.drives = drives_;
-    set(machine.disk_in_rate, &rates.disk_in);
-    set(machine.disk_out_rate, &rates.disk_out);
+    if (rates_.drives != drives_) rates_.disk_in = rates_.disk_out = 0;
+    rates_.drives = drives_;
+    set(machine.disk_in_rate, &rates_.disk_in);
+    set(machine.disk_out_rate, &rates_.disk_out);
   });
-  learnt.writes = MergedWrites(std::move(writes), before_.writes);
-  return learnt;
+  return {before_.key, rates_, MergedWrites(std::move(writes), before_.writes)};
 }
 
 void JobProfile::Keep(uint64_t spilled_bytes) {

@@ -58,7 +58,7 @@ class JobProfile {
   };
   void ReportUnusable(const absl::Status& why) const;
   bool IsOfName(uint64_t tag) const;
-  JobFacts Learnt() const;
+  JobFacts Learnt();
 
   const std::optional<std::string> asked_;
   const Devices* const devices_;
@@ -70,8 +70,11 @@ class JobProfile {
   JobFacts before_;  // its key is this job's
 
   std::array<DeviceGuesses, allocator::kMaxDevices> guesses_;  // each of one predictor's thread
-  std::string kept_;                                           // as written last, or read
-  bool failed_ = false;                                        // to write, and that was reported
+
+  // Of the thread that keeps.
+  ProfileRates rates_;   // the latest that were news
+  std::string kept_;     // as written last, or read
+  bool failed_ = false;  // to write, and that was reported
 };
 
 }  // namespace spillway::integration

@@ -10,16 +10,12 @@
 namespace spillway::allocator {
 
 void Coverage::Add(DeviceResidency& residency) {
-  Core* const core = residency.core();
   const ResidencyStats stats = residency.Stats();
   prefetches += stats.prefetches;
   prefetches_cancelled += stats.prefetches_cancelled;
   clean_drops += stats.clean_drops;
   hash_mismatches += stats.hash_mismatches;
   early_copies += stats.early_copies;
-  const TableLock lock(core->table);
-  for (int i = 0; i < static_cast<int>(ChunkPath::kCount); ++i)
-    chunk_paths[i] += residency.charges()->paths(lock, static_cast<ChunkPath>(i));
 }
 
 uint64_t Coverage::PrintAndLeast(bool full) const {
@@ -43,7 +39,8 @@ uint64_t Coverage::PrintAndLeast(bool full) const {
     count(std::string("cancelled: ") + kPhases[phase], TallyOf(Tally::kCancelled, phase));
   static constexpr const char* kChunks[] = {"free chunks", "chunks created", "chunks remade",
                                             "chunks decommitted", "chunks evicted"};
-  for (int i = 0; i < static_cast<int>(ChunkPath::kCount); ++i) count(kChunks[i], chunk_paths[i]);
+  for (int i = 0; i < static_cast<int>(ChunkSource::kCount); ++i)
+    count(kChunks[i], TallyOf(Tally::kChunks, i));
   static constexpr const char* kPaths[] = {"cached block", "kept address", "new address"};
   for (int i = 0; i < static_cast<int>(AllocationPath::kCount); ++i)
     count(kPaths[i], TallyOf(Tally::kHandedOut, i));

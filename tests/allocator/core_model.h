@@ -13,7 +13,6 @@ namespace spillway::allocator {
 
 // What runs together have taken.
 struct Coverage {
-  uint64_t chunk_paths[static_cast<int>(ChunkPath::kCount)] = {};
   uint64_t prefetches = 0, prefetches_cancelled = 0, pins = 0, streams_destroyed = 0, freed_by_others = 0;
   uint64_t clean_drops = 0, hash_mismatches = 0, early_copies = 0;
   uint64_t pauses_of_all = 0, pauses_of_regions = 0;

@@ -23,9 +23,6 @@
 
 namespace spillway::allocator {
 
-// The source of the chunks of a claim or an eviction. Counted, for tests.
-enum class ChunkPath : int { kFreeChunks, kCreated, kRemade, kDecommitted, kEvicted, kCount };
-
 class Charges {
  public:
   // `evict` tells whether anything may leave the GPU; it may change at any time.
@@ -104,14 +101,6 @@ class Charges {
   uint64_t LeastBytes(const TableLock& lock) const;
   // Called after chunks were created.
   void NotePeak(const TableLock& lock);
-  void NotePath(const TableLock& lock, ChunkPath path) {
-    lock.Covers(*table_);
-    ++paths_[static_cast<int>(path)];
-  }
-  uint64_t paths(const TableLock& lock, ChunkPath path) const {
-    lock.Covers(*table_);
-    return paths_[static_cast<int>(path)];
-  }
 
   // ---- The part of the budget that the application's other allocations take.
 
@@ -276,7 +265,6 @@ class Charges {
   uint64_t peak_requested_bytes_ ABSL_GUARDED_BY(table_->mu) = 0;
   uint64_t peak_device_bytes_ ABSL_GUARDED_BY(table_->mu) = 0;
   uint64_t peak_reserved_chunks_ ABSL_GUARDED_BY(table_->mu) = 0;
-  uint64_t paths_[static_cast<int>(ChunkPath::kCount)] ABSL_GUARDED_BY(table_->mu) = {};
 };
 
 }  // namespace spillway::allocator

@@ -235,7 +235,8 @@ void Evictor::FinishLocked(const TableLock& lock, EvictJob* job) {
     core_->counters.clean_drop_bytes += Core::BytesOfCopy(*block);
   }
   ++core_->counters.evictions;
-  charges_->NotePath(lock, job->decommit ? ChunkPath::kDecommitted : ChunkPath::kEvicted);
+  SPILLWAY_COUNT(kChunks,
+                 static_cast<int>(job->decommit ? ChunkSource::kDecommitted : ChunkSource::kEvicted));
   charges_->chunks(lock).Give(&block->memory.handles);
   block->memory.mapping = false;
   block->memory.unmapped = false;

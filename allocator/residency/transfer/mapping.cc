@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "allocator/memory/chunk_pool.h"
+#include "allocator/memory/test_points.h"
 #include "io/os/bytes_text.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
@@ -67,10 +68,11 @@ bool TakeChunksLocked(Core* core, Charges* charges, TableLock* lock, const std::
   // The driver refused memory a moment ago, so handles that were released now might not come back.
   const bool scarce = charges->lowered_at(*lock) != 0;
   if (!(scarce && pool.TakeAsTheyAre(blocks, &supply.handles)) && !pool.Begin(blocks, &supply)) return false;
-  if (!supply.handles.empty()) charges->NotePath(*lock, ChunkPath::kFreeChunks);
+  if (!supply.handles.empty()) SPILLWAY_COUNT(kChunks, static_cast<int>(ChunkSource::kFree));
   absl::Status status;
   if (!supply.ready()) {
-    charges->NotePath(*lock, supply.to_release.empty() ? ChunkPath::kCreated : ChunkPath::kRemade);
+    SPILLWAY_COUNT(
+        kChunks, static_cast<int>(supply.to_release.empty() ? ChunkSource::kCreated : ChunkSource::kRemade));
     core->counters.handles_remade += supply.to_release.size();
     core->table.mu.Unlock();
     {

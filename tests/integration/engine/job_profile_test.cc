@@ -98,6 +98,24 @@ TEST_F(JobProfileTest, TheNextRunKnowsWhatThisOneHasLearnt) {
   EXPECT_EQ(rates_.disk_in, 0);
 }
 
+// A rate is measured anew at each report, and wavers.
+TEST_F(JobProfileTest, ARateThatWaversIsNoNews) {
+  profile_.Begin(kKey, {});
+  const auto written = [this](double rate) {
+    residency_->stats.host_in_rate = rate;
+    std::filesystem::remove(path_);
+    profile_.Keep(1);
+    return std::filesystem::exists(path_);
+  };
+  EXPECT_TRUE(written(50e9));
+  for (const double rate : {50.1e9, 49e9, 54e9, 46e9}) EXPECT_FALSE(written(rate)) << rate;
+  EXPECT_TRUE(written(56e9)) << "another rate";
+  EXPECT_FALSE(written(52e9)) << "a tenth of the new one";
+  EXPECT_TRUE(written(40e9));
+  NextRun();
+  EXPECT_EQ(rates_.host_in, 40e9);
+}
+
 TEST_F(JobProfileTest, RatesAreOfTheSameDirectories) {
   profile_.Begin(kKey, {"/other/drive"});
   residency_->stats.host_in_rate = 50e9;

@@ -17,8 +17,8 @@ constexpr uint64_t kChunkBytes = 2 << 20;
 constexpr uint64_t kShareBytes = 32 << 20;
 constexpr int kWarmRounds = 3;
 // A block of 512 MiB takes some 0.4 s at the largest time scale and the slowest rate.
-constexpr int kStillLooks = 10;
-constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
+constexpr int kStillScans = 10;
+constexpr auto kScanInterval = std::chrono::milliseconds(100);
 
 double SecondsSince(int64_t start) {
   return static_cast<double>(os::Clock::System()->NowNanos() - start) / 1e9;
@@ -125,12 +125,12 @@ Exchange::Moved Exchange::Run(int rounds) {
 
 void Exchange::Settle() const {
   uint64_t before = 0;
-  for (int still = 0; still < kStillLooks; ++still) {
+  for (int still = 0; still < kStillScans; ++still) {
     const allocator::ResidencyStats stats = residency_->Stats();
     const uint64_t moved = stats.spilled_bytes + stats.fetched_bytes;
     if (moved != before) still = 0;
     before = moved;
-    os::SleepFor(kBetweenLooks);
+    os::SleepFor(kScanInterval);
   }
 }
 

@@ -52,8 +52,7 @@ Fio::Fio() {
   version_ = ended.text.substr(0, ended.text.find('\n'));
 }
 
-TransferFigures Fio::Transfer(FioWay way, Direction direction, const std::string& path,
-                              uint64_t bytes) const {
+TransferStats Fio::Transfer(FioWay way, Direction direction, const std::string& path, uint64_t bytes) const {
   const char* const side = direction == Direction::kWrite ? "write" : "read";
   const std::string command = "fio --name=spill --filename=" + path + " --rw=" + side +
                               " --bs=" + std::to_string(kRequestBytes) + " " + JobOf(way, bytes) +

@@ -15,7 +15,7 @@ enum class FioWay { kUring, kThreads };
 enum class Direction { kRead, kWrite };
 
 // Of one transfer of the file.
-struct TransferFigures {
+struct TransferStats {
   double gb_per_s = 0;      // 10^9 bytes
   double cpu_s_per_gb = 0;  // seconds of processor, user and system
 };
@@ -28,7 +28,7 @@ class Fio {
   const std::string& version() const { return version_; }  // "fio-3.33"
   // `path`: a file of at least `bytes`, which keeps its size. The time is that of the transfers alone; the
   // processor's is that of the threads that make them, without the start of the program.
-  TransferFigures Transfer(FioWay way, Direction direction, const std::string& path, uint64_t bytes) const;
+  TransferStats Transfer(FioWay way, Direction direction, const std::string& path, uint64_t bytes) const;
 
  private:
   std::string version_;

@@ -40,7 +40,7 @@ struct Arguments {
 };
 
 // As at scale 1.
-struct Figures {
+struct Metrics {
   double share = 0;                            // of the speed of plain copies
   double gb_per_s = 0;                         // each way
   double lock_share = 0;                       // of the time
@@ -77,8 +77,8 @@ class Bench {
     rounds_ = static_cast<int>(std::max<uint64_t>(2, moved_bytes / (options.blocks * block_bytes)));
   }
 
-  Figures Measure(const fakes::Machine& machine) {
-    Figures figures;
+  Metrics Measure(const fakes::Machine& machine) {
+    Metrics metrics;
     const double scale = machine.time_scale;
     const auto pause = static_cast<int64_t>(kProbePauseNanos * scale);
     machine_->Become(machine);
@@ -87,27 +87,27 @@ class Bench {
     {
       LaunchProbe probe(*machine_, driver_, context_, pause);
       os::SleepFor(std::chrono::milliseconds(static_cast<int64_t>(kQuietMillis * scale)));
-      TakeLaunches(probe.End(), scale, figures.quiet_us);
+      TakeLaunches(probe.End(), scale, metrics.quiet_us);
     }
     LaunchProbe probe(*machine_, driver_, context_, pause);
     exchange_->Run(1);  // from rest, nothing can come in before the first block is out
     machine_->ResetStats();
     const double cpu_before = machine_->OwnCpuSeconds();
     const Exchange::Moved moved = exchange_->Run(rounds_);
-    TakeLaunches(probe.End(), scale, figures.moving_us);
+    TakeLaunches(probe.End(), scale, metrics.moving_us);
     const double cpu = machine_->OwnCpuSeconds() - cpu_before;
     const simcuda_hardware_stats stats = machine_->Stats();
     exchange_->Settle();
     const double plain_seconds = plain_->Seconds(moved.out_bytes, moved.in_bytes);
     machine_->Become({});
-    figures.share = plain_seconds / moved.seconds;
-    figures.gb_per_s = static_cast<double>(moved.in_bytes) / moved.seconds / 1e9 * scale;
-    figures.lock_share = static_cast<double>(stats.memory_lock_ns) / 1e9 / moved.seconds;
-    figures.longest_call_us = static_cast<double>(stats.longest_memory_call_ns) / 1e3 / scale;
-    figures.longest_wait_us = static_cast<double>(stats.longest_enqueue_wait_ns) / 1e3 / scale;
-    figures.cpu_share = cpu / (moved.seconds / scale);
-    figures.overrun_share = static_cast<double>(stats.overrun_ns) / 1e9 / moved.seconds;
-    return figures;
+    metrics.share = plain_seconds / moved.seconds;
+    metrics.gb_per_s = static_cast<double>(moved.in_bytes) / moved.seconds / 1e9 * scale;
+    metrics.lock_share = static_cast<double>(stats.memory_lock_ns) / 1e9 / moved.seconds;
+    metrics.longest_call_us = static_cast<double>(stats.longest_memory_call_ns) / 1e3 / scale;
+    metrics.longest_wait_us = static_cast<double>(stats.longest_enqueue_wait_ns) / 1e3 / scale;
+    metrics.cpu_share = cpu / (moved.seconds / scale);
+    metrics.overrun_share = static_cast<double>(stats.overrun_ns) / 1e9 / moved.seconds;
+    return metrics;
   }
 
  private:
@@ -119,7 +119,7 @@ class Bench {
   int rounds_ = 1;
 };
 
-nlohmann::json Row(const fakes::Machine& machine, uint64_t mib, const Figures& f) {
+nlohmann::json Row(const fakes::Machine& machine, uint64_t mib, const Metrics& f) {
   return {{"machine", machine.name},
           {"form", machine.form},
           {"end", machine.end},
@@ -136,7 +136,7 @@ nlohmann::json Row(const fakes::Machine& machine, uint64_t mib, const Figures& f
           {"overrun_share", f.overrun_share}};
 }
 
-void Print(const fakes::Machine& machine, uint64_t mib, const Figures& f) {
+void Print(const fakes::Machine& machine, uint64_t mib, const Metrics& f) {
   std::printf(
       "%-8s %-4s %-4s %5d %5g %6.3f %7.1f %6.3f %8.0f %8.0f %7.1f %7.1f %8.1f %7.1f %7.1f %8.1f %6.3f "
       "%6.3f\n",
@@ -151,7 +151,7 @@ void Print(const fakes::Machine& machine, uint64_t mib, const Figures& f) {
 // the time for which the lock is held, and the longest call.
 class Apart {
  public:
-  void Add(const Figures& a, const Figures& b) {
+  void Add(const Metrics& a, const Metrics& b) {
     const double pairs[][2] = {{a.share, b.share},
                                {a.gb_per_s, b.gb_per_s},
                                {a.lock_share, b.lock_share},
@@ -181,14 +181,14 @@ void Run(const Arguments& arguments) {
     for (const std::string& name : arguments.machines) {
       for (const std::string& form : arguments.forms) {
         for (const std::string& end : arguments.ends) {
-          Figures figures[2];
+          Metrics metrics[2];
           for (int twice = 0; twice < 2; ++twice) {
             const fakes::Machine machine = {name, end, form, arguments.scale * (1 + twice)};
-            figures[twice] = bench.Measure(machine);
-            Print(machine, mib, figures[twice]);
-            rows.push_back(Row(machine, mib, figures[twice]));
+            metrics[twice] = bench.Measure(machine);
+            Print(machine, mib, metrics[twice]);
+            rows.push_back(Row(machine, mib, metrics[twice]));
           }
-          apart.Add(figures[0], figures[1]);
+          apart.Add(metrics[0], metrics[1]);
         }
       }
     }

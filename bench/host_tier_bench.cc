@@ -40,7 +40,7 @@ struct Arguments {
   std::string json_file;
 };
 
-struct Figures {
+struct Metrics {
   double out_seconds = 0;   // until all bytes are out, from nothing pinned
   double copy_seconds = 0;  // the same copies with all memory pinned
   double longest_call_us = 0;
@@ -83,7 +83,7 @@ class Bench {
   }
   ~Bench() { std::filesystem::remove(profile_); }
 
-  Figures Measure() {
+  Metrics Measure() {
     machine_->Become({profile_, "high", "wait", 1});
     auto made = HostPool::Create(driver_, context_,
                                  {.storage_bytes = bytes_,
@@ -93,15 +93,15 @@ class Bench {
     if (!made.ok()) Die(made.status().ToString());
     const std::unique_ptr<HostPool> pool = *std::move(made);
     machine_->ResetStats();
-    Figures figures;
+    Metrics metrics;
     std::vector<PinnedBuffer> buffers;
-    figures.out_seconds = Seconds([&] { CopyOut(pool.get(), &buffers); });
+    metrics.out_seconds = Seconds([&] { CopyOut(pool.get(), &buffers); });
     const simcuda_hardware_stats stats = machine_->Stats();
-    figures.longest_call_us = static_cast<double>(stats.longest_memory_call_ns) / 1e3;
-    figures.lock_share = static_cast<double>(stats.memory_lock_ns) / 1e9 / figures.out_seconds;
-    figures.copy_seconds = Seconds([&] { CopyTo(buffers, 0); });
+    metrics.longest_call_us = static_cast<double>(stats.longest_memory_call_ns) / 1e3;
+    metrics.lock_share = static_cast<double>(stats.memory_lock_ns) / 1e9 / metrics.out_seconds;
+    metrics.copy_seconds = Seconds([&] { CopyTo(buffers, 0); });
     machine_->Become({});
-    return figures;
+    return metrics;
   }
 
  private:
@@ -139,7 +139,7 @@ class Bench {
 };
 
 void Run(const Arguments& arguments) {
-  const Figures f = Bench(arguments).Measure();
+  const Metrics f = Bench(arguments).Measure();
   std::printf("%5s %8s %11s %7s %7s %10s %6s\n", "GiB", "slab MiB", "register ms", "out s", "copy s",
               "longest ms", "lock");
   std::printf("%5d %8d %11.1f %7.2f %7.2f %10.1f %6.2f\n", static_cast<int>(arguments.gib),

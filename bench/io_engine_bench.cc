@@ -35,7 +35,7 @@ namespace {
 
 using bench::Direction;
 using bench::FioWay;
-using bench::TransferFigures;
+using bench::TransferStats;
 
 constexpr size_t kWindow = 8;  // slots under way at a time: 16 MiB of staging
 
@@ -159,7 +159,7 @@ double Median(std::vector<double> values) {
 }
 
 // The processor's time is that of this whole process.
-TransferFigures InThisProcess(uint64_t bytes, const std::function<double()>& transfer) {
+TransferStats InThisProcess(uint64_t bytes, const std::function<double()>& transfer) {
   const double cpu = ProcessCpuSeconds();
   const double rate = transfer();
   return {rate, (ProcessCpuSeconds() - cpu) / (static_cast<double>(bytes) / 1e9)};
@@ -186,7 +186,7 @@ class Bench {
   }
 
  private:
-  size_t Add(const std::string& name, std::function<TransferFigures(Direction)> transfer) {
+  size_t Add(const std::string& name, std::function<TransferStats(Direction)> transfer) {
     transfers_.push_back(std::move(transfer));
     measured_.series.push_back({name});
     return measured_.series.size() - 1;
@@ -238,10 +238,10 @@ class Bench {
         const size_t place = round % 2 == 0 ? transfers_.size() - 1 - i : i;
         Series& series = measured_.series[place];
         for (const Direction direction : kDirections) {
-          const TransferFigures figures = transfers_[place](direction);
+          const TransferStats metrics = transfers_[place](direction);
           if (round < 0) continue;
-          series.rate[static_cast<size_t>(direction)].push_back(figures.gb_per_s);
-          series.cpu_per_gb[static_cast<size_t>(direction)].push_back(figures.cpu_s_per_gb);
+          series.rate[static_cast<size_t>(direction)].push_back(metrics.gb_per_s);
+          series.cpu_per_gb[static_cast<size_t>(direction)].push_back(metrics.cpu_s_per_gb);
         }
       }
     }
@@ -267,7 +267,7 @@ class Bench {
   bench::PlainFile plain_;
   std::optional<bench::Fio> fio_;
   std::vector<std::unique_ptr<StoreFile>> stores_;
-  std::vector<std::function<TransferFigures(Direction)>> transfers_;  // of each series
+  std::vector<std::function<TransferStats(Direction)>> transfers_;  // of each series
   Measured measured_;
 };
 

@@ -45,7 +45,7 @@ struct Arguments {
 };
 
 // Times as at scale 1.
-struct Figures {
+struct Metrics {
   double plain_out_ms = 0, plain_in_ms = 0;  // plain copies
   double pause_ms = 0, resume_ms = 0;
   double again_ms = 0;    // the second pause
@@ -98,24 +98,24 @@ class Job {
     residency_->Shutdown();
   }
 
-  Figures Measure(const fakes::Machine& machine, const PlainCopies& plain) {
-    Figures figures;
+  Metrics Measure(const fakes::Machine& machine, const PlainCopies& plain) {
+    Metrics metrics;
     machine_.Become(machine);
     const double ms = 1e3 / machine.time_scale;
-    figures.plain_out_ms = plain.Seconds(total_bytes_, 0) * ms;
-    figures.plain_in_ms = plain.Seconds(0, total_bytes_) * ms;
+    metrics.plain_out_ms = plain.Seconds(total_bytes_, 0) * ms;
+    metrics.plain_in_ms = plain.Seconds(0, total_bytes_) * ms;
     allocator::PauseStats stats;
     machine_.ResetStats();
-    figures.pause_ms = Timed([&] { stats = Pause(); }) * ms;
-    figures.overrun_ms = static_cast<double>(machine_.Stats().overrun_ns) / 1e6 / machine.time_scale;
-    figures.released_part = static_cast<double>(stats.released_bytes) / static_cast<double>(total_bytes_);
-    figures.resume_ms = Timed([&] { Resume(/*wait=*/true); }) * ms;
+    metrics.pause_ms = Timed([&] { stats = Pause(); }) * ms;
+    metrics.overrun_ms = static_cast<double>(machine_.Stats().overrun_ns) / 1e6 / machine.time_scale;
+    metrics.released_part = static_cast<double>(stats.released_bytes) / static_cast<double>(total_bytes_);
+    metrics.resume_ms = Timed([&] { Resume(/*wait=*/true); }) * ms;
     for (int i = 0; i < kPasses; ++i) Pass();
-    figures.again_ms = Timed([&] { stats = Pause(); }) * ms;
-    figures.again_part =
+    metrics.again_ms = Timed([&] { stats = Pause(); }) * ms;
+    metrics.again_part =
         static_cast<double>(stats.host_bytes + stats.disk_bytes) / static_cast<double>(total_bytes_);
     Resume(/*wait=*/false);
-    figures.launch_ms = Timed([&] {
+    metrics.launch_ms = Timed([&] {
                           Launch(blocks_[blocks_.size() / 2]);
                           Synchronize();
                         }) *
@@ -123,7 +123,7 @@ class Job {
     Resume(/*wait=*/true);
     machine_.Become({});
     ForgetCopies();
-    return figures;
+    return metrics;
   }
 
  private:
@@ -200,7 +200,7 @@ void Run(const Arguments& arguments) {
     for (const std::string& name : arguments.machines) {
       for (const std::string& form : arguments.forms) {
         for (const std::string& end : arguments.ends) {
-          const Figures f = job.Measure({name, end, form, arguments.scale}, plain);
+          const Metrics f = job.Measure({name, end, form, arguments.scale}, plain);
           std::printf("%-8s %-4s %-4s %5d %9.1f %6.3f %9.1f %6.3f %9.1f %6.3f %7.3f %9.2f %8.3f %7.1f\n",
                       name.c_str(), form.c_str(), end.c_str(), static_cast<int>(mib), f.pause_ms,
                       f.plain_out_ms / f.pause_ms, f.resume_ms, f.plain_in_ms / f.resume_ms, f.again_ms,

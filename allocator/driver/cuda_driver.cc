@@ -75,7 +75,7 @@ absl::Status IllegalState(const std::string& words, absl::StatusCode code) {
   return status;
 }
 
-absl::Status WithWords(const absl::Status& status, const std::string& words) {
+absl::Status WithText(const absl::Status& status, const std::string& words) {
   absl::Status same(status.code(), words);
   if (const auto payload = status.GetPayload(kResultPayload)) same.SetPayload(kResultPayload, *payload);
   return same;

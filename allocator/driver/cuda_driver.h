@@ -65,7 +65,7 @@ CUresult ResultOf(const absl::Status& status);
 absl::Status IllegalState(const std::string& words,
                           absl::StatusCode code = absl::StatusCode::kFailedPrecondition);
 // The same status with the same driver's code, and `words` as its message.
-absl::Status WithWords(const absl::Status& status, const std::string& words);
+absl::Status WithText(const absl::Status& status, const std::string& words);
 
 // Makes `context` current for a scope and sets the thread's capture mode to RELAXED; the destructor restores
 // both. Our own calls inside a wrapper thus neither see a wrong device nor break a stream capture of the job.

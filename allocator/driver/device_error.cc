@@ -28,12 +28,12 @@ bool IsSticky(CUresult result) {
 }
 
 bool DeviceError::Completed(CUresult query) {
-  constexpr int kMostOddAnswers = 1000;
+  constexpr int kMaxOddAnswers = 1000;
   if (query == CUDA_SUCCESS || query == CUDA_ERROR_NOT_READY) {
     if (odd_answers_.load(std::memory_order_relaxed) != 0) odd_answers_.store(0, std::memory_order_relaxed);
     return query == CUDA_SUCCESS;
   }
-  if (!Note(query) && odd_answers_.fetch_add(1) >= kMostOddAnswers) Keep(query);
+  if (!Record(query) && odd_answers_.fetch_add(1) >= kMaxOddAnswers) Keep(query);
   return false;
 }
 
@@ -42,7 +42,7 @@ void DeviceError::Keep(CUresult result) {
   if (first_.compare_exchange_strong(none, result) && on_first_) on_first_();
 }
 
-bool DeviceError::Note(CUresult result) {
+bool DeviceError::Record(CUresult result) {
   if (__builtin_expect(result == CUDA_SUCCESS, 1) || !IsSticky(result)) return false;
   Keep(result);
   return true;

@@ -27,8 +27,8 @@ class DeviceError {
 
   // Takes the result of a driver call and keeps the first sticky code. Returns true when this result is
   // sticky. Any thread.
-  bool Note(CUresult result);
-  bool Note(const absl::Status& status) { return !status.ok() && Note(ResultOf(status)); }
+  bool Record(CUresult result);
+  bool Record(const absl::Status& status) { return !status.ok() && Record(ResultOf(status)); }
   // Whether an event has completed, by the result of its query. An error is no answer to that question: a
   // sticky error is kept, and after any other the caller asks again. An error that persists (1000 queries in
   // a row) is kept as the device's. Any thread.

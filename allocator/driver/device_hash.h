@@ -37,7 +37,7 @@ class PtxHashCode : public HashCode {
  public:
   // Fails with kNotFound for devices that are too old for the kernel.
   absl::StatusOr<std::string> Image(int major, int minor) override {
-    if (10 * major + minor >= content_hash::kLeastCapability) return content_hash::KernelPtx();
+    if (10 * major + minor >= content_hash::kMinCapability) return content_hash::KernelPtx();
     return absl::NotFoundError("the content hash is for compute capability 7.5 and later");
   }
 };
@@ -74,7 +74,7 @@ class DeviceHash {
   CUstream stream() const { return stream_; }
 
  private:
-  static constexpr uint64_t kPlaceBytes = content_hash::kMostBlocks * sizeof(ContentHash);
+  static constexpr uint64_t kPlaceBytes = content_hash::kMaxBlocks * sizeof(ContentHash);
 
   explicit DeviceHash(const CudaDriver* driver) : driver_(driver) {}
   absl::Status Load(const std::string& image);

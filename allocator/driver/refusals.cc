@@ -14,10 +14,10 @@ namespace {
 constexpr std::string_view kOurName = "Spillway: ";
 
 // This type has no destructor, because hooks also run in destructors of other thread-local objects.
-struct ThreadsWords {
+struct ThreadText {
   uint64_t owner;  // the Refusals' id
-  bool call;       // noted by NoteCall, not taken yet
-  char text[Refusals::kMostWords];
+  bool call;       // noted by RecordCall, not taken yet
+  char text[Refusals::kMaxTextBytes];
 };
 
 std::string_view WordsOf(const absl::Status& why) {
@@ -38,11 +38,11 @@ Refusals::Refusals() : id_(NextId()) {}
 
 void Refusals::Keep(const absl::Status& why, bool call) {
   const std::string_view words = WordsOf(why);
-  const size_t kept = std::min(words.size(), kMostWords - 1);
-  os::PerThread<ThreadsWords>().owner = id_;
-  os::PerThread<ThreadsWords>().call = call;
-  std::memcpy(os::PerThread<ThreadsWords>().text, words.data(), kept);
-  os::PerThread<ThreadsWords>().text[kept] = 0;
+  const size_t kept = std::min(words.size(), kMaxTextBytes - 1);
+  os::PerThread<ThreadText>().owner = id_;
+  os::PerThread<ThreadText>().call = call;
+  std::memcpy(os::PerThread<ThreadText>().text, words.data(), kept);
+  os::PerThread<ThreadText>().text[kept] = 0;
   try {
     os::MutexLock lock(&mu_);
     latest_ = words;
@@ -50,29 +50,29 @@ void Refusals::Keep(const absl::Status& why, bool call) {
   }
 }
 
-void Refusals::Note(const absl::Status& why) {
+void Refusals::Record(const absl::Status& why) {
   if (!why.ok()) Keep(why, false);
 }
 
-void Refusals::NoteCall(const absl::Status& why) {
+void Refusals::RecordCall(const absl::Status& why) {
   if (why.ok()) return;
   Keep(why, true);
   if (const Listener listener = listener_.load(std::memory_order_acquire)) listener();
 }
 
 const char* Refusals::OfThisThread() const {
-  return os::PerThread<ThreadsWords>().owner == id_ ? os::PerThread<ThreadsWords>().text : "";
+  return os::PerThread<ThreadText>().owner == id_ ? os::PerThread<ThreadText>().text : "";
 }
 
 void Refusals::Forget() {
-  if (os::PerThread<ThreadsWords>().owner != id_) return;
-  os::PerThread<ThreadsWords>().call = false;
-  os::PerThread<ThreadsWords>().text[0] = 0;
+  if (os::PerThread<ThreadText>().owner != id_) return;
+  os::PerThread<ThreadText>().call = false;
+  os::PerThread<ThreadText>().text[0] = 0;
 }
 
 bool Refusals::TakeCall() {
-  if (os::PerThread<ThreadsWords>().owner != id_ || !os::PerThread<ThreadsWords>().call) return false;
-  os::PerThread<ThreadsWords>().call = false;
+  if (os::PerThread<ThreadText>().owner != id_ || !os::PerThread<ThreadText>().call) return false;
+  os::PerThread<ThreadText>().call = false;
   return true;
 }
 

@@ -26,19 +26,19 @@ class Refusals {
 
   // Notes that an allocation, or another call whose caller gets the status, was refused. Does nothing for OK.
   // Does not throw: when there is no memory for the text of Latest, only this thread's text is kept.
-  void Note(const absl::Status& why);
+  void Record(const absl::Status& why);
   // Notes that a driver call of the application was refused. Its caller gets a code, and may ask for the text
   // by TakeCall.
-  void NoteCall(const absl::Status& why);
+  void RecordCall(const absl::Status& why);
 
   // Text of this thread's last refusal; "" when there was none since Forget. The text does not begin with
-  // "Spillway:", which its readers add. It is valid until the thread's next refusal, and at most kMostWords -
+  // "Spillway:", which its readers add. It is valid until the thread's next refusal, and at most kMaxTextBytes -
   // 1 bytes of it are kept.
-  static constexpr size_t kMostWords = 2048;
+  static constexpr size_t kMaxTextBytes = 2048;
   const char* OfThisThread() const;
   // Drops this thread's last refusal, since a new call begins.
   void Forget();
-  // True once for each NoteCall of this thread without a later Note or Forget. OfThisThread keeps its text.
+  // True once for each RecordCall of this thread without a later Note or Forget. OfThisThread keeps its text.
   bool TakeCall();
 
   // Text of the latest refusal of any thread; "" when there was none.
@@ -51,7 +51,7 @@ class Refusals {
   void Keep(const absl::Status& why, bool call);
 
   const uint64_t id_;                        // of this object: a thread's text belongs to one object
-  std::atomic<Listener> listener_{nullptr};  // released by SetListener, acquired by NoteCall
+  std::atomic<Listener> listener_{nullptr};  // released by SetListener, acquired by RecordCall
   mutable os::Mutex mu_{os::LockRank::kLog};
   std::string latest_ ABSL_GUARDED_BY(mu_);
 };

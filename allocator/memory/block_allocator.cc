@@ -10,13 +10,13 @@ BlockAllocator::List* BlockAllocator::Find(const Key& key) {
 }
 
 void BlockAllocator::KeepNode(List::node_type node) {
-  if (spare_nodes_.size() < kMostSpareNodes) spare_nodes_.push_back(std::move(node));
+  if (spare_nodes_.size() < kMaxSpareNodes) spare_nodes_.push_back(std::move(node));
 }
 
 void BlockAllocator::Add(CUstream stream, uint32_t chunks, uint64_t address, BlockId id) {
   const Key key{stream, chunks};
   if (Find(key) == nullptr) {
-    if (lists_.size() >= kMostLists)
+    if (lists_.size() >= kMaxLists)
       std::erase_if(lists_, [](const auto& entry) { return entry.second.empty(); });
     latest_ = lists_.try_emplace(key).first;
   }

@@ -37,8 +37,8 @@ class BlockAllocator {
  private:
   using Key = std::pair<CUstream, uint32_t>;  // stream, chunks
   using List = std::map<uint64_t, BlockId>;   // by address
-  static constexpr size_t kMostLists = 256;
-  static constexpr size_t kMostSpareNodes = 64;
+  static constexpr size_t kMaxLists = 256;
+  static constexpr size_t kMaxSpareNodes = 64;
 
   // The list of that key; null when there is none.
   List* Find(const Key& key);

@@ -15,7 +15,7 @@ void ForEachBit(uint64_t bits, Visit visit) {
 
 }  // namespace
 
-void LaunchSets::Note(const std::vector<Member>& blocks) {
+void LaunchSets::Record(const std::vector<Member>& blocks) {
   int place = 0;
   for (int i = 0; i < kSets; ++i) {
     if (sets_[i].all_bytes < sets_[place].all_bytes) place = i;

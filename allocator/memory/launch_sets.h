@@ -32,7 +32,7 @@ class LaunchSets {
 
   // Records a launch that has named these blocks, of which only the live ones count. Replaces the smallest
   // set when all are taken.
-  void Note(const std::vector<Member>& blocks);
+  void Record(const std::vector<Member>& blocks);
 
   // Each is called right after a block was handed out, was freed, got its first long-term pin, lost its last
   // one, or when its record is destroyed. `bytes` is the block's size, in whole chunks.

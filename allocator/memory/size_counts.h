@@ -20,7 +20,7 @@ class SizeCounts {
   // Counts a new block of that size.
   void Add(uint32_t chunks) {
     if (latest_ == sizes_.end() || latest_->first != chunks) {
-      if (sizes_.size() > kMostSizes)
+      if (sizes_.size() > kMaxSizes)
         std::erase_if(sizes_, [](const auto& entry) { return entry.second == 0; });
       latest_ = sizes_.try_emplace(chunks, 0).first;
     }
@@ -42,7 +42,7 @@ class SizeCounts {
   }
 
  private:
-  static constexpr size_t kMostSizes = 256;  // beyond this number, sizes without a block are erased
+  static constexpr size_t kMaxSizes = 256;  // beyond this number, sizes without a block are erased
   std::map<uint32_t, uint64_t, std::greater<>> sizes_;
   std::map<uint32_t, uint64_t, std::greater<>>::iterator latest_ =
       sizes_.end();  // the next block often has the same size

@@ -22,16 +22,16 @@ namespace spillway::allocator {
 // tests/allocator/residency_model_test some.
 enum class Mutant : int {
   kNone,
-  kSkipSectionWait,     // the evictor does not wait for read-side sections
-  kPublishBeforeEvent,  // a block counts as resident before its copy has completed
-  kReuseDrainingBlock,  // a block freed during a transfer is handed out before the transfer has ended
-  kNoHeadroom,          // charging leaves no headroom to exchange blocks
-  kTrustOldCopy,        // an earlier copy is taken for the content without a comparison
-  kCopyWithoutLock,     // a copy is taken as clean without looking whether the block was taken meanwhile
-  kKeepAnyCopy,         // an eviction that was taken back keeps all that it has copied
-  kKeepOfLastLife,      // an eviction that was taken back keeps its copy in the block's next life
-  kReuseRecordEarly,    // the record of a freed block is used for another address while it is still in use
-  kPublishWithoutLook,  // an early copy is published although a launch has taken the block
+  kSkipSectionWait,      // the evictor does not wait for read-side sections
+  kPublishBeforeEvent,   // a block counts as resident before its copy has completed
+  kReuseDrainingBlock,   // a block freed during a transfer is handed out before the transfer has ended
+  kNoHeadroom,           // charging leaves no headroom to exchange blocks
+  kTrustOldCopy,         // an earlier copy is taken for the content without a comparison
+  kCopyWithoutLock,      // a copy is taken as clean without looking whether the block was taken meanwhile
+  kKeepAnyCopy,          // an eviction that was taken back keeps all that it has copied
+  kKeepOfLastLife,       // an eviction that was taken back keeps its copy in the block's next life
+  kReuseRecordEarly,     // the record of a freed block is used for another address while it is still in use
+  kPublishWithoutCheck,  // an early copy is published although a launch has taken the block
   // ---- The gate.
   kNoBarrier,          // the evictor waits for read-side sections without its barrier
   kNoFence,            // without membarrier, a launching thread enters its section without a fence
@@ -42,12 +42,12 @@ enum class Mutant : int {
   kForgetUsesAtClose,  // recorded uses are dropped when the gate closes, not at the commit point
   kDecommitUsed,       // a block is decommitted although a launch has used it since it was chosen as unused
   // ---- The way out.
-  kSkipUses,           // the last use is not waited for
-  kCommitBeforeCopy,   // unmapped before the copies to host memory have ended
-  kCommitWithoutLook,  // committed although a launch has taken the block
-  kCancelLate,         // taken back after the commit point
-  kForgetRecordedUse,  // an eviction does not wait for recorded streams
-  kStagingNotAwaited,  // a write is submitted before its copy to staging has ended
+  kSkipUses,            // the last use is not waited for
+  kCommitBeforeCopy,    // unmapped before the copies to host memory have ended
+  kCommitWithoutCheck,  // committed although a launch has taken the block
+  kCancelLate,          // taken back after the commit point
+  kForgetRecordedUse,   // an eviction does not wait for recorded streams
+  kStagingNotAwaited,   // a write is submitted before its copy to staging has ended
   // ---- The way in.
   kNoWaitForArrival,   // the launch's stream does not wait for bytes on their way to the GPU
   kFirstArrivalOnly,   // the stream waits for the first arrival only
@@ -85,7 +85,7 @@ enum class Mutant : int {
   kFreeStaysPaused,     // a freed block is paused in its next life
   kNewBlocksUnpaused,   // blocks that come while all is paused from outside are not
   kOutsideStays,        // blocks that come after the resume are paused
-  kClaimLooksOnce,      // a claim that has waited in the queue does not look whether a block was paused
+  kClaimChecksOnce,     // a claim that has waited in the queue does not look whether a block was paused
   kPauseForgetsPins,    // a pause does not wait for launches in preparation
   kPauseSkipsSections,  // a pause does not wait for read-side sections
   kPauseUnpromised,     // no capacity is promised for paused blocks
@@ -124,8 +124,8 @@ enum class Tally : int {
 };
 // Of a claim that is served from two, each is counted.
 enum class ChunkSource : int { kFree, kCreated, kRemade, kDecommitted, kEvicted, kCount };
-inline constexpr int kMostTallies = 256;
-inline std::atomic<uint64_t> tallies[static_cast<int>(Tally::kCount)][kMostTallies];
+inline constexpr int kMaxTallies = 256;
+inline std::atomic<uint64_t> tallies[static_cast<int>(Tally::kCount)][kMaxTallies];
 inline uint64_t TallyOf(Tally tally, int at = 0) { return tallies[static_cast<int>(tally)][at].load(); }
 
 }  // namespace spillway::allocator

@@ -80,7 +80,7 @@ absl::StatusOr<Block*> Allocations::TakeBlockLocked(TableLock* lock, uint32_t ch
   block->allocation.handed_out_at = log_->count();
   core_->table.MoveLocked(
       *lock, block, path == AllocationPath::kCachedSameStream ? BlockState::kResident : BlockState::kEmpty);
-  addresses_->NoteHandedOut(*lock);
+  addresses_->RecordHandedOut(*lock);
   SPILLWAY_COUNT(kHandedOut, static_cast<int>(path));
   return block;
 }
@@ -146,8 +146,8 @@ absl::Status Allocations::Free(CUdeviceptr address) {
     if (block->address != address || !block->live()) {
       return absl::InvalidArgumentError("free of an address that is not the start of a live block");
     }
-    addresses_->NoteTakenBack(lock, block);
-    if (!core_->closed.load()) NoteQueuedWorkLocked(lock, block);
+    addresses_->RecordTakenBack(lock, block);
+    if (!core_->closed.load()) RecordQueuedWorkLocked(lock, block);
     core_->table.ForgetPinsLocked(lock, block);
     FreeLocked(lock, block);
     charges_->End(lock, block);
@@ -159,7 +159,7 @@ absl::Status Allocations::Free(CUdeviceptr address) {
 // Kernels that reached the block without naming it have recorded no use. By PyTorch's rules they ran on the
 // block's own stream or on recorded streams. Recorded streams may have been given more work since the record,
 // so their timeline values are read anew.
-void Allocations::NoteQueuedWorkLocked(const TableLock& lock, Block* block) {
+void Allocations::RecordQueuedWorkLocked(const TableLock& lock, Block* block) {
   if (!SPILLWAY_MUTANT(kRecordedOnce)) {
     for (TimelineValue& value : block->allocation.recorded) value = core_->clock.QueuedOn(value.stream);
   }

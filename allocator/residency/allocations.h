@@ -62,7 +62,7 @@ class Allocations {
   absl::Status AwaitEndOfTransferLocked(TableLock* lock, Block* block)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Orders a free after all work that the block's streams have been given.
-  void NoteQueuedWorkLocked(const TableLock& lock, Block* block);
+  void RecordQueuedWorkLocked(const TableLock& lock, Block* block);
   void FreeLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
 
   Core* const core_;

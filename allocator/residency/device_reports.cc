@@ -10,24 +10,24 @@ namespace spillway::allocator {
 
 ResidencyStats DeviceResidency::Stats() const {
   ResidencyStats stats;
-  static_cast<MachineFigures&>(stats) = Machine();
+  static_cast<MachineStats&>(stats) = Machine();
   {
     const TableLock lock(core_->table);
-    const Charges::Figures figures = components_->charges.figures(lock);
-    stats.budget_in_force_bytes = figures.budget_in_force_bytes;
-    stats.budget_bytes = figures.most_budget_bytes;
-    stats.driver_lacks_bytes = figures.budget_bytes - figures.budget_in_force_bytes;
-    stats.own_limit_bytes = figures.own_limit_bytes;
-    stats.share_bytes = figures.share_bytes;
-    stats.live_bytes = figures.live_bytes;
-    stats.requested_bytes = figures.requested_bytes;
-    stats.chunk_bytes = figures.chunk_bytes;
-    stats.peak_chunk_bytes = figures.peak_chunk_bytes;
-    stats.peak_bytes = figures.peak_device_bytes;
-    stats.peak_live_bytes = figures.peak_live_bytes;
-    stats.peak_requested_bytes = figures.peak_requested_bytes;
-    stats.external_bytes = figures.external_bytes;
-    stats.least_budget_bytes = figures.least_budget_bytes;
+    const Charges::Metrics metrics = components_->charges.metrics(lock);
+    stats.budget_in_force_bytes = metrics.budget_in_force_bytes;
+    stats.budget_bytes = metrics.most_budget_bytes;
+    stats.driver_lacks_bytes = metrics.budget_bytes - metrics.budget_in_force_bytes;
+    stats.own_limit_bytes = metrics.own_limit_bytes;
+    stats.share_bytes = metrics.share_bytes;
+    stats.live_bytes = metrics.live_bytes;
+    stats.requested_bytes = metrics.requested_bytes;
+    stats.chunk_bytes = metrics.chunk_bytes;
+    stats.peak_chunk_bytes = metrics.peak_chunk_bytes;
+    stats.peak_bytes = metrics.peak_device_bytes;
+    stats.peak_live_bytes = metrics.peak_live_bytes;
+    stats.peak_requested_bytes = metrics.peak_requested_bytes;
+    stats.external_bytes = metrics.external_bytes;
+    stats.least_budget_bytes = metrics.least_budget_bytes;
     stats.largest_set_bytes = core_->table.LaunchSetsLocked(lock).peak_bytes();
     stats.cached_bytes = core_->table.ChunksLocked(lock, BlockState::kCached) * core_->chunk_bytes;
     AddBlocksLocked(lock, &stats);
@@ -43,11 +43,11 @@ ResidencyStats DeviceResidency::Stats() const {
   return stats;
 }
 
-MachineFigures DeviceResidency::Machine() const {
-  MachineFigures machine;
+MachineStats DeviceResidency::Machine() const {
+  MachineStats machine;
   {
     const TableLock lock(core_->table);
-    machine.chunk_target_bytes = components_->charges.figures(lock).target_bytes;
+    machine.chunk_target_bytes = components_->charges.metrics(lock).target_bytes;
     machine.pinned_bytes = core_->table.PinnedChunksLocked(lock) * core_->chunk_bytes;
   }
   const LinkMeter::Rates link = core_->link.rates();
@@ -78,27 +78,27 @@ void DeviceResidency::AddBlocksLocked(const TableLock& lock, ResidencyStats* sta
 
 Residency::ReservedBytes DeviceResidency::Reserved() const {
   const TableLock lock(core_->table);
-  const Charges::Figures figures = components_->charges.figures(lock);
-  return {figures.reserved_bytes, figures.peak_reserved_bytes};
+  const Charges::Metrics metrics = components_->charges.metrics(lock);
+  return {metrics.reserved_bytes, metrics.peak_reserved_bytes};
 }
 
 void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const {
   const TableLock lock(core_->table);
   const Charges& charges = components_->charges;
-  const Charges::Figures figures = charges.figures(lock);
+  const Charges::Metrics metrics = charges.metrics(lock);
   const uint64_t backed = charges.BackedChunks(lock) * core_->chunk_bytes;
-  const uint64_t used = backed + figures.external_bytes;
+  const uint64_t used = backed + metrics.external_bytes;
   // The job can also have the memory that other jobs leave on a shared device.
   const GpuShare* const share = core_->parts.share;
-  const uint64_t growable = share == nullptr || figures.own_limit_bytes > 0 ? 0 : share->growable_bytes();
-  const uint64_t budget = std::min(figures.budget_in_force_bytes + growable, figures.whole_bytes);
-  *total_bytes = figures.whole_bytes;
+  const uint64_t growable = share == nullptr || metrics.own_limit_bytes > 0 ? 0 : share->growable_bytes();
+  const uint64_t budget = std::min(metrics.budget_in_force_bytes + growable, metrics.whole_bytes);
+  *total_bytes = metrics.whole_bytes;
   *free_bytes = budget - std::min(budget, used);
   // Blocks that a pause has moved out do not show that the GPU was short of memory.
   if (!core_->pressure.load() || core_->table.PausedChunksLocked(lock) > 0 || !core_->evict.load()) return;
   const uint64_t pinned = core_->table.PinnedChunksLocked(lock) * core_->chunk_bytes;
   const uint64_t may_leave = std::min(backed - std::min(backed, pinned), charges.capacity()->Unpromised());
-  *free_bytes = std::min(*free_bytes + may_leave, budget - std::min(budget, pinned + figures.external_bytes));
+  *free_bytes = std::min(*free_bytes + may_leave, budget - std::min(budget, pinned + metrics.external_bytes));
 }
 
 void DeviceResidency::CheckInvariants() {

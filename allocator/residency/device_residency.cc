@@ -43,7 +43,7 @@ absl::Status DeviceResidency::Components::Start() {
   probe.emplace(&core, &charges, copies.get());
   releaser.emplace(&core, &charges, &*evictor, wake);
   const auto leave = [this](const TableLock& lock, const std::vector<Block*>& blocks) {
-    for (const Block* block : blocks) plan_runner->NoteUnplannedLocked(lock, *block);
+    for (const Block* block : blocks) plan_runner->RecordUnplannedLocked(lock, *block);
     evictor->StartLocked(lock, blocks);
   };
   claims.emplace(&core, &charges, &*faulter, &reach, leave, wake);
@@ -175,7 +175,7 @@ absl::Status DeviceResidency::Pin(const AccessSet& set, PinReason reason, std::v
   } else if (core_->closed.load()) {
     return absl::OkStatus();  // nothing leaves the GPU any more
   }
-  return status.ok() ? status : launches_->NoteError(status);
+  return status.ok() ? status : launches_->RecordError(status);
 }
 
 absl::Status DeviceResidency::PinGranted(const Grant& grant, PinReason reason,

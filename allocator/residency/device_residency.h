@@ -92,7 +92,7 @@ class DeviceResidency : public Residency {
   }
 
   ResidencyStats Stats() const override;
-  MachineFigures Machine() const override;
+  MachineStats Machine() const override;
   ReservedBytes Reserved() const override;
   void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const override;
   uint64_t SetCap(uint64_t bytes) override { return SetLimit(&Charges::SetCap, bytes); }

@@ -18,7 +18,8 @@ constexpr int64_t kShortestPollNanos = 20'000;
 constexpr int64_t kLongestPollNanos = 500'000;
 constexpr auto kPollLaunches = std::chrono::microseconds(200);  // nothing is under way but the job's own work
 constexpr auto kSleepWhenIdle = std::chrono::milliseconds(200);
-constexpr auto kLookForPauses = std::chrono::milliseconds(10);  // the shortest wait after a failed eviction
+constexpr auto kPauseScanInterval =
+    std::chrono::milliseconds(10);  // the shortest wait after a failed eviction
 // How long the end of the process waits for the thread, which may be in a call of the driver.
 constexpr auto kLongestJoin = std::chrono::milliseconds(500);
 
@@ -94,7 +95,7 @@ void DeviceThread::Sleep(const PollResult& result) {
         break;
       }
       case Ahead::kLaunches: pause = kPollLaunches; break;
-      case Ahead::kTime: pause = kLookForPauses; break;
+      case Ahead::kTime: pause = kPauseScanInterval; break;
       case Ahead::kNothing: looks_for_safety = true; break;
     }
   }

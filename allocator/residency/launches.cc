@@ -13,9 +13,9 @@ namespace spillway::allocator {
 namespace {
 
 // Claims that one launch may make without success because a block could not be brought in.
-constexpr int kMostAttempts = 100;
+constexpr int kMaxAttempts = 100;
 // Attempts that may fail with another error than a lost race.
-constexpr int kMostFailures = 3;
+constexpr int kMaxFailures = 3;
 
 bool MayBeTriedAgain(const absl::Status& status) {
   return !absl::IsDeadlineExceeded(status) && !absl::IsCancelled(status) && !absl::IsDataLoss(status);
@@ -87,7 +87,7 @@ void Launches::RememberSet(const AccessSet& set) {
     blocks.push_back(
         {id, block.gate.bytes.load(std::memory_order_relaxed), block.live(), block.pin_reasons != 0});
   }
-  core_->table.LaunchSetsLocked(lock).Note(blocks);
+  core_->table.LaunchSetsLocked(lock).Record(blocks);
 }
 
 // The driver answers with its code after a device error. If we found the error ourselves (a mapping that may
@@ -139,13 +139,13 @@ CUresult Launches::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
         for (BlockId id : set) RecordLaunchUse(core_->clock, &core_->table.at(id), value, thread, at);
       }
       if (!SPILLWAY_MUTANT(kRecordAfterLeave)) section->Leave();
-      NoteSet(set, bytes);
+      RecordSet(set, bytes);
       if (__builtin_expect(result == CUDA_SUCCESS, 1)) {
         AfterLaunch(set, index, at, tag);
         return result;
       }
       if (result != CUDA_ERROR_OUT_OF_MEMORY) {
-        core_->error.Note(result);
+        core_->error.Record(result);
         return result;
       }
       // Out-of-memory: RunPinned launches once more, under pins.
@@ -261,7 +261,7 @@ CUresult Launches::RunClaimed(const AccessSet& needed, const AccessSet& named, S
     claims_->Release(&grant);
     return opened;
   }
-  NoteSet(named, BytesOf(named));  // after Prepare: a refused set needs no headroom
+  RecordSet(named, BytesOf(named));  // after Prepare: a refused set needs no headroom
   return RunPrepared(needed, named, index, tag, in_context, hashes_queued, &grant);
 }
 
@@ -273,7 +273,7 @@ std::string Launches::Advice(uint64_t tag, size_t blocks) const {
 absl::Status Launches::WithAdvice(const absl::Status& why, uint64_t tag, size_t blocks) const {
   const std::string words = Advice(tag, blocks);
   if (words.empty() || !absl::IsResourceExhausted(why)) return why;
-  return WithWords(why, std::string(why.message()) + ". " + words);
+  return WithText(why, std::string(why.message()) + ". " + words);
 }
 
 // A launch that could not be prepared goes to the driver where nothing is moved any more; elsewhere it is
@@ -293,11 +293,11 @@ absl::Status Launches::AwaitArrival(CUevent arrival) {
   return core_->clock.Await(arrival, wait, core_->stopped);
 }
 
-void Launches::NoteWaiter(StreamRef stream, const Grant& grant) {
+void Launches::RecordWaiter(StreamRef stream, const Grant& grant) {
   const StreamIndex index = core_->clock.Find(stream);
   const TimelineValue before{index, core_->clock.Current(index)};
   if (index == kNoStream || !core_->clock.Cover(before).ok()) return;
-  claims_->NoteWaiter(grant, before);
+  claims_->RecordWaiter(grant, before);
 }
 
 // Each attempt claims, maps and fetches, and then waits for the blocks that are on their way.
@@ -321,19 +321,19 @@ absl::Status Launches::Prepare(const AccessSet& set, const StreamRef* stream, ui
     }
     std::vector<CUevent> arrivals;
     if (status.ok()) status = claims_->WaitLaunchable(*grant, name, &arrivals);
-    if (status.ok() && !arrivals.empty() && stream != nullptr) NoteWaiter(*stream, *grant);
+    if (status.ok() && !arrivals.empty() && stream != nullptr) RecordWaiter(*stream, *grant);
     for (CUevent arrival : arrivals) {
       if (SPILLWAY_MUTANT(kNoWaitForArrival)) break;
       if (status.ok())
         status = stream != nullptr ? copies_->MakeWait(*stream, arrival) : AwaitArrival(arrival);
     }
     if (status.ok()) return status;
-    core_->error.Note(status);
+    core_->error.Record(status);
     claims_->Release(grant);
     *grant = Grant();
     // A block that lost its chunks in a race is claimed again many times. A block whose copies fail each time
     // is claimed only a few times.
-    const int most = absl::IsAborted(status) ? kMostAttempts : kMostFailures;
+    const int most = absl::IsAborted(status) ? kMaxAttempts : kMaxFailures;
     if (attempt >= most || core_->stopped.load() || !MayBeTriedAgain(status)) return status;
     // A driver that lacks memory for page tables is asked again after chunks have been given back to it.
     const auto again = [] { return CUDA_SUCCESS; };
@@ -366,19 +366,19 @@ CUresult Launches::RunPrepared(const AccessSet& needed, const AccessSet& named, 
     for (Block* block : grant->pinned) {
       if (!SPILLWAY_MUTANT(kPinnedUnrecorded)) RecordLaunchUse(core_->clock, block, value, thread, at);
     }
-    if (reach_->on()) reach_->NoteLaunch(grant->pinned, tag, [&] { return Advice(tag, needed.size()); });
+    if (reach_->on()) reach_->RecordLaunch(grant->pinned, tag, [&] { return Advice(tag, needed.size()); });
   } else if (hashes_queued) {  // the hashes read the blocks although the launch was refused
     const TimelineValue value = core_->clock.QueuedOn(index);
     for (Block* block : grant->pinned) RecordUse(core_->clock, block, value);
   }
   claims_->Release(grant);
   if (result == CUDA_SUCCESS) AfterLaunch(named, index, at, tag);
-  core_->error.Note(result);
+  core_->error.Record(result);
   return result;
 }
 
 CUresult Launches::Refuse(const absl::Status& why) const {
-  NoteError(why).IgnoreError();
+  RecordError(why).IgnoreError();
   const CUresult result = ResultOf(why);
   const bool no_memory = result == CUDA_ERROR_OUT_OF_MEMORY;
   os::ReportLine(std::string("a launch was refused") + (no_memory ? " with out-of-memory: " : ": ") +

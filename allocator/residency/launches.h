@@ -81,8 +81,8 @@ class Launches {
   // Answers a launch that could not be prepared: Bypass where nothing is moved any more, else a refusal.
   CUresult Ended(const absl::Status& why, absl::FunctionRef<CUresult()> launch) const;
   // Keeps the message of `why` as this thread's last refusal. Returns `why`.
-  absl::Status NoteError(const absl::Status& why) const {
-    refusals_->NoteCall(why);
+  absl::Status RecordError(const absl::Status& why) const {
+    refusals_->RecordCall(why);
     return why;
   }
 
@@ -103,7 +103,7 @@ class Launches {
   // Called right before the real launch.
   void MarkReady(StreamRef stream) const;
   // Remembers a set that is larger than all remembered ones. Takes the lock only for such a set.
-  void NoteSet(const AccessSet& set, uint64_t bytes) {
+  void RecordSet(const AccessSet& set, uint64_t bytes) {
     if (__builtin_expect(bytes > core_->table.LargestLaunchBytes(), 0)) RememberSet(set);
   }
   void RememberSet(const AccessSet& set);
@@ -122,7 +122,7 @@ class Launches {
   absl::Status AwaitArrival(CUevent arrival);
   // Records an event that shows when the stream had done all its other work and only waited for blocks. For
   // reports.
-  void NoteWaiter(StreamRef stream, const Grant& grant);
+  void RecordWaiter(StreamRef stream, const Grant& grant);
   CUresult Refuse(const absl::Status& why) const;
   std::string Advice(uint64_t tag, size_t blocks) const;
   absl::Status WithAdvice(const absl::Status& why, uint64_t tag, size_t blocks) const;

@@ -22,8 +22,8 @@ namespace {
 
 // A block stays on the GPU after so many failed copies in a row, or when its copies have failed for so long:
 // a drive may come back meanwhile.
-constexpr uint8_t kMostCopyFailures = 3;
-constexpr int64_t kMostFailingNanos = 10'000'000'000;
+constexpr uint8_t kMaxCopyFailures = 3;
+constexpr int64_t kMaxFailingNanos = 10'000'000'000;
 // Copies from host memory that are enqueued at a time: as much as a fast link moves while the device's thread
 // sleeps.
 constexpr uint64_t kBytesUnderWay = 64 << 20;
@@ -31,7 +31,7 @@ constexpr uint64_t kBytesUnderWay = 64 << 20;
 // pause, and the hash has only so many places for all its users.
 constexpr size_t kMaxLeaving = DeviceHash::kPlaces * 3 / 4;
 constexpr int64_t kAgainNanos = 10'000'000;
-constexpr int kMostGrowths = 100;
+constexpr int kMaxGrowths = 100;
 
 template <typename Visitor>
 void ForEachOf(BlockTable* table, const TableLock& lock, const PauseScope& scope, Visitor visit)
@@ -120,7 +120,7 @@ absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, Run* r
     core_->table.mu.Unlock();
     const absl::Status grown = charges_->capacity()->Grow(more);
     core_->table.mu.Lock();
-    if (!grown.ok() || growths == kMostGrowths) {
+    if (!grown.ok() || growths == kMaxGrowths) {
       const uint64_t lacking = more - std::min(more, charges_->capacity()->UnpromisedNow());
       return absl::ResourceExhaustedError(
           "host memory and disk have no place for " + os::BytesText(lacking) + " of the " +
@@ -232,8 +232,8 @@ bool Pauser::SettledLocked(const TableLock& lock, const Entry& entry, const Run&
     return true;
   }
   if (block.eviction.failures == 0 || block.eviction.failed_at < run.began) return false;
-  const bool gives_up = block.eviction.failures >= kMostCopyFailures ||
-                        os::Clock::System()->NowNanos() - run.began > kMostFailingNanos;
+  const bool gives_up = block.eviction.failures >= kMaxCopyFailures ||
+                        os::Clock::System()->NowNanos() - run.began > kMaxFailingNanos;
   if (!gives_up) return false;
   stats->failed_bytes += bytes;
   if (stats->failure.empty()) stats->failure = std::string(evictor_->first_failure().message());

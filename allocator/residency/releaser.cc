@@ -56,7 +56,7 @@ absl::Status Releaser::ReleaseFree() {
 absl::Status Releaser::ReleaseHandles(const std::vector<ChunkHandle>& handles) {
   if (handles.empty()) return absl::OkStatus();
   const absl::Status status = Release(core_->parts.driver, handles);
-  core_->error.Note(status);
+  core_->error.Record(status);
   const TableLock lock(core_->table);
   charges_->chunks(lock).EndRelease(ChunksOf(handles));
   core_->table.changed.NotifyAll();

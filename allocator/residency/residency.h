@@ -172,7 +172,7 @@ class Residency {
   // Visits all blocks.
   virtual ResidencyStats Stats() const = 0;
   // The part of Stats that plans need, in constant time.
-  virtual MachineFigures Machine() const = 0;
+  virtual MachineStats Machine() const = 0;
   // Memory that the job sees as reserved for its blocks: our chunks, and the bytes of live blocks that have
   // no chunks, because they are away or were not used yet. It is never less than the live bytes. Runs in
   // constant time, since it is called for each allocation.

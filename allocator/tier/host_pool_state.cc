@@ -16,10 +16,10 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr auto kBetweenLooksAtPins =
+constexpr auto kPinScanInterval =
     std::chrono::milliseconds(100);  // between a waiter's checks of the user's limit of waits
 constexpr auto kEndWait = std::chrono::milliseconds(200);
-constexpr auto kBetweenLooksAtPeers = std::chrono::milliseconds(500);
+constexpr auto kPeerScanInterval = std::chrono::milliseconds(500);
 // Launches may wait for a registration, which has a fixed cost besides. A slab that takes less than this is
 // pinned twice as large the next time, so that the fixed cost does not delay the copies. A slab of 32 MiB
 // takes twice this time at 1 GB/s.
@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const CudaDriver* dri
   // A process needs staging to work at all, so it is counted and taken even if the others have too much.
   if (options.share != nullptr) {
     options.share->Register(state->staging_bytes, UINT64_MAX);
-    state->LookAtPeersLocked();
+    state->ScanPeersLocked();
   }
   return std::unique_ptr<HostPool>(new HostPool(state));
 }
@@ -114,8 +114,8 @@ void HostPool::State::PinLoop() {
     if (PinNextLocked()) continue;
     const uint64_t limit = KindOf(HostUse::kStorage).limit * options.buffer_bytes;
     if (options.share != nullptr && capacity.load() < std::min(wanted, limit)) {
-      asked.WaitFor(&mu, kBetweenLooksAtPeers);  // one of the others may have ended
-      LookAtPeersLocked();
+      asked.WaitFor(&mu, kPeerScanInterval);  // one of the others may have ended
+      ScanPeersLocked();
     } else {
       asked.Wait(&mu);
     }
@@ -145,7 +145,7 @@ bool HostPool::State::PinNextLocked() {
   const int64_t nanos = os::Clock::System()->NowNanos() - start;
   mu.Lock();
   if (slab.ok()) {
-    NotePinLocked(bytes, nanos);
+    RecordPinLocked(bytes, nanos);
     if (!slab->handles.empty()) handles.emplace(slab->start, std::move(slab->handles));
     AddSlabLocked(HostUse::kStorage, slab->start, buffers);
   } else {
@@ -174,7 +174,7 @@ PinnedBuffer HostPool::State::BufferLocked(std::byte* data) const {
   return {data, index < slab.size() ? slab[index] : 0};
 }
 
-void HostPool::State::NotePinLocked(uint64_t bytes, int64_t nanos) {
+void HostPool::State::RecordPinLocked(uint64_t bytes, int64_t nanos) {
   if (bytes == options.slab_bytes && nanos < kShortPinNanos) slabs_at_once = 2;
   if (bytes > options.slab_bytes && nanos > 2 * kShortPinNanos) slabs_at_once = 1;
 }
@@ -192,7 +192,7 @@ absl::Status HostPool::GrowStorageTo(uint64_t bytes) {
     if (state.cap.load() < bytes) return state.NoMoreLocked();
     SPILLWAY_RETURN_IF_ERROR(wait.Check());
     state.AskLocked(state_, bytes);
-    state.pinned.WaitFor(&state.mu, kBetweenLooksAtPins);
+    state.pinned.WaitFor(&state.mu, kPinScanInterval);
   }
   return absl::OkStatus();
 }
@@ -206,13 +206,13 @@ void HostPool::AskFor(uint64_t bytes) {
 // while ago.
 void HostPool::State::AskPeersLocked(const std::shared_ptr<State>& self, uint64_t bytes) {
   if (options.share == nullptr || stopping) return;
-  LookAtPeersLocked();
+  ScanPeersLocked();
   AskLocked(self, bytes);
 }
 
 // A limit by a refusal of the system stays.
-void HostPool::State::LookAtPeersLocked() {
-  options.share->Look();
+void HostPool::State::ScanPeersLocked() {
+  options.share->Scan();
   const uint64_t most = options.share->MostToTake(options.shared_bytes);
   const uint64_t storage =
       (most - std::min(most, staging_bytes)) / options.buffer_bytes * options.buffer_bytes;

@@ -48,10 +48,10 @@ struct HostPool::State {
   void PinLoop();
   absl::Status NoMoreLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   bool PinNextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  void NotePinLocked(uint64_t bytes, int64_t nanos) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void RecordPinLocked(uint64_t bytes, int64_t nanos) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
   // Updates the cap by what other processes of the node leave.
-  void LookAtPeersLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void ScanPeersLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void AskPeersLocked(const std::shared_ptr<State>& self, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
   const CudaDriver* const driver;

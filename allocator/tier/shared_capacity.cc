@@ -62,7 +62,7 @@ bool SharedCapacity::Change(uint64_t before, uint64_t after) {
     of_disk = PromisedOfDiskLocked();
     most_of_disk_ = std::max(most_of_disk_, of_disk);
   }
-  if (disk_ != nullptr) disk_->NotePromise(of_disk);
+  if (disk_ != nullptr) disk_->RecordPromise(of_disk);
   return true;
 }
 

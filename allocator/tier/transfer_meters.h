@@ -29,7 +29,7 @@ class RateMean {
     bytes_ += bytes;
     if (nanos_ <= 0 || bytes_ < kFirstBytes) return;
     rate_ = static_cast<double>(bytes_) * 1e9 / static_cast<double>(nanos_);
-    if (bytes_ < kMostBytes) return;
+    if (bytes_ < kMaxBytes) return;
     bytes_ /= 2;
     nanos_ /= 2;
   }
@@ -38,7 +38,7 @@ class RateMean {
 
  private:
   static constexpr uint64_t kFirstBytes = 4 << 20;
-  static constexpr uint64_t kMostBytes = 128 << 20;  // beyond this, older bytes weigh half
+  static constexpr uint64_t kMaxBytes = 128 << 20;  // beyond this, older bytes weigh half
 
   int64_t nanos_ = 0;
   uint64_t bytes_ = 0;

@@ -33,7 +33,7 @@ int ResultOf(const absl::Status& status) {
 }
 
 int Refuse(const absl::Status& why) {
-  if (Runtime* runtime = Runtime::Get()) runtime->refusals()->Note(why);
+  if (Runtime* runtime = Runtime::Get()) runtime->refusals()->Record(why);
   return ResultOf(why);
 }
 
@@ -90,7 +90,7 @@ int Free(void* pointer) {
     Runtime* runtime = Runtime::Get();
     allocator::Residency* residency = runtime == nullptr ? nullptr : runtime->Owner(pointer);
     if (residency == nullptr) return NotInitialised();
-    NoteBlockFreed(reinterpret_cast<uint64_t>(pointer));
+    RecordBlockFreed(reinterpret_cast<uint64_t>(pointer));
     return Answer(residency->Free(reinterpret_cast<CUdeviceptr>(pointer)));
   });
 }
@@ -208,7 +208,7 @@ int StatsJson(char* text, size_t bytes, size_t* needed) {
   return Guarded([&] {
     const Runtime* runtime = Runtime::Get();
     if (runtime == nullptr || runtime->dead()) return NotInitialised();
-    return HandOut(MetricsJson(runtime->CurrentFigures()), text, bytes, needed);
+    return HandOut(MetricsJson(runtime->CurrentMetrics()), text, bytes, needed);
   });
 }
 
@@ -265,8 +265,8 @@ int MemoryFreed(int device, const void* pointer, size_t bytes, void* stream) {
     if (context == nullptr) return NotInitialised();
     if (device < 0 || device >= allocator::kMaxDevices) return WrongUse("no such device");
     const CUcontext primary = context->contexts[static_cast<size_t>(device)];
-    NoteExternalFreed(reinterpret_cast<uint64_t>(pointer), bytes,
-                      {{{static_cast<CUstream>(stream), false, primary}}, {}});
+    RecordExternalFreed(reinterpret_cast<uint64_t>(pointer), bytes,
+                        {{{static_cast<CUstream>(stream), false, primary}}, {}});
     return static_cast<int>(CUDA_SUCCESS);
   });
 }
@@ -298,7 +298,7 @@ int SetRegion(const char* tag, int keep) {
   });
 }
 
-void HandOut(const allocator::PauseStats& from, const Figures& figures, spillway_pause_stats* stats) {
+void HandOut(const allocator::PauseStats& from, const Metrics& metrics, spillway_pause_stats* stats) {
   *stats = {};
   stats->clean_bytes = from.clean_bytes;
   stats->host_bytes = from.host_bytes;
@@ -309,7 +309,7 @@ void HandOut(const allocator::PauseStats& from, const Figures& figures, spillway
   stats->failed_bytes = from.failed_bytes;
   stats->released_bytes = from.released_bytes;
   stats->remaining_bytes = from.remaining_bytes;
-  for (const DeviceFigures& device : figures.devices) stats->other_bytes += device.stats.external_bytes;
+  for (const DeviceMetrics& device : metrics.devices) stats->other_bytes += device.stats.external_bytes;
   stats->nanoseconds = static_cast<uint64_t>(from.nanos);
   from.failure.copy(stats->failure, sizeof(stats->failure) - 1);
 }
@@ -320,7 +320,7 @@ int Pause(const char* tag, spillway_pause_stats* stats) {
     if (runtime == nullptr || runtime->dead()) return NotInitialised();
     allocator::PauseStats found;
     const absl::Status status = runtime->pause()->Pause(tag == nullptr ? "" : tag, &found);
-    if (status.ok() && stats != nullptr) HandOut(found, runtime->CurrentFigures(), stats);
+    if (status.ok() && stats != nullptr) HandOut(found, runtime->CurrentMetrics(), stats);
     return Answer(status);
   });
 }

@@ -5,11 +5,11 @@
 namespace spillway::integration {
 
 absl::Status CheckDevice(ComputeCapability capability) {
-  if (capability == 0 || capability >= kLeastCapability) return absl::OkStatus();
+  if (capability == 0 || capability >= kMinCapability) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrFormat("its compute capability is %d.%d, and %d.%d or later is needed: on older GPUs kernels "
                       "may fail while memory is mapped",
-                      capability / 10, capability % 10, kLeastCapability / 10, kLeastCapability % 10));
+                      capability / 10, capability % 10, kMinCapability / 10, kMinCapability % 10));
 }
 
 }  // namespace spillway::integration

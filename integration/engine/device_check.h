@@ -14,9 +14,9 @@ using ComputeCapability = int;
 // Turing. On Volta, kernels that ran on other pages have faulted while a mapping was changed
 // (github.com/ovg-project/kvcached, pull request 465), so a block could move only while the GPU is idle. The
 // content hash is made for 7.5 and later, too.
-inline constexpr ComputeCapability kLeastCapability = 75;
+inline constexpr ComputeCapability kMinCapability = 75;
 
-// Returns kFailedPrecondition, with a message, for a device that is older than kLeastCapability. A device
+// Returns kFailedPrecondition, with a message, for a device that is older than kMinCapability. A device
 // whose capability is not known passes.
 absl::Status CheckDevice(ComputeCapability capability);
 

@@ -22,10 +22,10 @@ constexpr PauseScope kForIdleness = {PausedBy::kIdle, 0};
 constexpr uint64_t kUnitBytes = 2 << 20;
 // A job asks the others, and the driver, once for this part of the device.
 constexpr uint64_t kIncrements = 64;
-constexpr int kLookAgainMilliseconds = 50;
+constexpr int kRecheckMilliseconds = 50;
 constexpr const char* kJobsHave = "GPU memory that other jobs have";
 // This is 2 s: memory that is being released at this moment may be free soon.
-constexpr int kMaxLooksInVain = 40;
+constexpr int kMaxScansInVain = 40;
 
 // Returns the error when no job that shares the device could make way.
 absl::Status NotForJobs(uint64_t least, uint64_t all_jobs) {
@@ -57,7 +57,7 @@ DeviceShare::DeviceShare(Options options)
 // The bytes that the others have registered are theirs, and so is anything else that others have of the
 // device.
 uint64_t DeviceShare::MostLocked(const ShareNeed& need, uint64_t* all_jobs) {
-  shares_.Look();
+  shares_.Scan();
   uint64_t most = shares_.MostToTake(options_.total_bytes), all = options_.total_bytes;
   if (const std::optional<uint64_t> free = options_.free_bytes()) {
     const auto beside_reserve = [&](uint64_t bytes) {
@@ -103,7 +103,7 @@ void DeviceShare::TellWantedLocked(uint64_t bytes) {
   wanted_.Register(wanted - std::min(wanted, share_), UINT64_MAX);
 }
 
-void DeviceShare::NoteActiveLocked() {
+void DeviceShare::RecordActiveLocked() {
   active_at_ = options_.clock->NowNanos();
   if (std::exchange(state_, State::kActive) == State::kAway && options_.on_back) options_.on_back();
 }
@@ -114,7 +114,7 @@ void DeviceShare::Grow(uint64_t bytes) {
   allocator::Residency* const residency = residency_.load();
   if (residency == nullptr || stopped_.load()) return;
   const os::MutexLock lock(&mu_);
-  NoteActiveLocked();
+  RecordActiveLocked();
   if (bytes <= share_) return;
   const ShareNeed need = residency->GetShareNeed();
   RaiseLocked(std::min(bytes, need.most_bytes), MostLocked(need));
@@ -152,7 +152,7 @@ DeviceShare::Lack DeviceShare::TryAwait(allocator::Residency* residency, uint64_
     residency->Resume(kForIdleness, /*wait=*/false)
         .IgnoreError();  // the device's error, which its launches report
   }
-  NoteActiveLocked();
+  RecordActiveLocked();
   return {};
 }
 
@@ -169,13 +169,13 @@ absl::Status DeviceShare::Await(uint64_t bytes, absl::FunctionRef<std::string()>
   bool done = false;
   int looks_in_vain = 0;  // in a row
   while (status.ok() && !done) {
-    status = launch.Once(-1, kLookAgainMilliseconds, name, kJobsHave);
+    status = launch.Once(-1, kRecheckMilliseconds, name, kJobsHave);
     if (status.ok()) status = wait.Check();
     if (!status.ok()) break;
     const Lack lack = TryAwait(residency, bytes);
     done = lack.least == 0;
     looks_in_vain = lack.all_jobs < lack.least ? looks_in_vain + 1 : 0;
-    if (looks_in_vain == kMaxLooksInVain) status = NotForJobs(lack.least, lack.all_jobs);
+    if (looks_in_vain == kMaxScansInVain) status = NotForJobs(lack.least, lack.all_jobs);
     if (!done && !lack.cannot_leave.ok()) status = lack.cannot_leave;
   }
   const os::MutexLock lock(&mu_);
@@ -193,7 +193,7 @@ void DeviceShare::Poll() {
     const os::MutexLock lock(&mu_);
     const ShareNeed need = residency->GetShareNeed();
     // A job that was away counts, too: it names new blocks.
-    if (std::exchange(launches_, need.launches) != need.launches) NoteActiveLocked();
+    if (std::exchange(launches_, need.launches) != need.launches) RecordActiveLocked();
     const uint64_t most = MostLocked(need);
     const bool away = state_ == State::kAway;
     if (!away && need.wanted_bytes > share_) {
@@ -205,7 +205,7 @@ void DeviceShare::Poll() {
         options_.idle.count() > 0 && options_.clock->NowNanos() - active_at_ >= options_.idle.count();
     // The others do not make way for a job that is idle itself, unless one of its threads waits.
     TellWantedLocked(away || idle ? 0 : need.wanted_bytes);
-    wanted_.Look();
+    wanted_.Scan();
     leaves = idle && state_ == State::kActive && share_ > 0 && wanted_.taken_by_peers() > 0;
   }
   if (leaves) GiveUp(residency);

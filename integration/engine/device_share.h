@@ -83,7 +83,7 @@ class DeviceShare final : public allocator::GpuShare {
   // Publishes to the others how much is wanted beyond the share.
   void TellWantedLocked(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Records that the job is active: it is neither idle nor away any more.
-  void NoteActiveLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RecordActiveLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The bytes that a waiting thread lacks.
   struct Lack {
     uint64_t least = 0;         // the bytes that it waits for; 0: nothing is lacking

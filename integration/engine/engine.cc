@@ -106,13 +106,13 @@ int CheckPairs(std::span<const char* const> names, std::span<const char* const> 
   return status.ok() ? 0 : 1;
 }
 
-void LookForTorch() {
+void FindTorch() {
   g_torch_swap->Try();
   // The first driver call of PyTorch's own allocator shows that PyTorch has come, if nothing else does.
   GetHookState()->before_external_allocation.store(g_torch_swap->settled() ? nullptr
                                                                            : &spillway_engine_cu_init);
   const std::string version = g_torch_swap->installed_version();
-  if (!version.empty()) Runtime::Get()->NoteFramework(absl::StrCat("PyTorch ", version));
+  if (!version.empty()) Runtime::Get()->RecordFramework(absl::StrCat("PyTorch ", version));
 }
 
 int Open(const spillway_shim* shim) {
@@ -148,7 +148,7 @@ int Open(const spillway_shim* shim) {
   Runtime::Set(runtime->release());
   std::atexit([] { Guarded("the end", [] { Runtime::Get()->Shutdown(); }); });
   g_torch_swap = new TorchSwap(shim->library_directory, GetApi(), if_not);
-  LookForTorch();
+  FindTorch();
   return 0;
 }
 
@@ -176,7 +176,7 @@ __attribute__((visibility("default"))) int spillway_engine_open(const spillway_s
 
 __attribute__((visibility("default"))) void spillway_engine_cu_init() {
   spillway::integration::Guarded("a look for PyTorch", [] {
-    if (spillway::integration::g_torch_swap != nullptr) spillway::integration::LookForTorch();
+    if (spillway::integration::g_torch_swap != nullptr) spillway::integration::FindTorch();
   });
 }
 

@@ -43,8 +43,8 @@ absl::Status EvictionSwitch::End(const char* reason) {
 absl::Status EvictionSwitch::WithCause(const absl::Status& refusal) const {
   const std::string* const reason = ended_by();
   if (!absl::IsResourceExhausted(refusal) || reason == nullptr) return refusal;
-  return allocator::WithWords(refusal, absl::StrCat(refusal.message(), "; evictions have ended, since ",
-                                                    *reason, " cannot be followed"));
+  return allocator::WithText(refusal, absl::StrCat(refusal.message(), "; evictions have ended, since ",
+                                                   *reason, " cannot be followed"));
 }
 
 }  // namespace spillway::integration

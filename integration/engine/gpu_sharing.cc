@@ -15,7 +15,7 @@
 namespace spillway::integration {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(200);
+constexpr auto kScanInterval = std::chrono::milliseconds(200);
 constexpr auto kThreadEnd = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -46,9 +46,9 @@ absl::StatusOr<DeviceShare*> GpuSharing::AddDevice(int device, CUcontext context
   };
   options.waits = waits_;
   options.on_left = [device, pause = pause_](int64_t began, const allocator::PauseStats& stats) {
-    pause->NoteIdle(device, began, stats);
+    pause->RecordIdle(device, began, stats);
   };
-  options.on_back = [device, pause = pause_] { pause->NoteIdleEnd(device); };
+  options.on_back = [device, pause = pause_] { pause->RecordIdleEnd(device); };
   auto* const share = new DeviceShare(std::move(options));
   shares_[static_cast<size_t>(device)].store(share, std::memory_order_release);
   if (!thread_.joinable()) SPILLWAY_RETURN_IF_ERROR(thread_.Start("spill-share", [this] { Loop(); }));
@@ -59,7 +59,7 @@ void GpuSharing::Loop() {
   for (;;) {
     {
       const os::MutexLock lock(&mu_);
-      if (!stop_) changed_.WaitFor(&mu_, kLook);
+      if (!stop_) changed_.WaitFor(&mu_, kScanInterval);
       if (stop_) return;
     }
     ForEach([](DeviceShare* share) { share->Poll(); });

@@ -33,7 +33,7 @@ uint64_t LeftBytes(const PauseStats& stats) {
   return stats.clean_bytes + stats.host_bytes + stats.disk_bytes + stats.dropped_bytes + stats.unused_bytes;
 }
 
-std::string Words(const PauseStats& stats) {
+std::string PauseText(const PauseStats& stats) {
   std::string text = absl::StrCat("paused: ", os::BytesText(LeftBytes(stats)), " left the GPU");
   if (stats.pinned_bytes > 0) absl::StrAppend(&text, ", ", os::BytesText(stats.pinned_bytes), " must stay");
   if (stats.failed_bytes > 0) {
@@ -82,7 +82,7 @@ absl::Status JobPause::Pause(const std::string& tag, PauseStats* stats) {
   const int64_t began = os::Clock::System()->NowNanos();
   SPILLWAY_RETURN_IF_ERROR(PauseDevices(scope, stats));
   const os::MutexLock lock(&mu_);
-  figures_.Add(*stats);
+  metrics_.Add(*stats);
   AddInterval(began, PausedBy::kJob, tag, *stats);
   return absl::OkStatus();
 }
@@ -99,7 +99,7 @@ absl::Status JobPause::Resume(const std::string& tag, bool wait) {
 void JobPause::AddInterval(int64_t began, PausedBy by, const std::string& tag, const PauseStats& stats,
                            int device) {
   const os::MutexLock lock(&intervals_mu_);
-  if (intervals_.size() == kMostIntervals) intervals_.pop_front();
+  if (intervals_.size() == kMaxIntervals) intervals_.pop_front();
   intervals_.push_back({began, os::Clock::System()->NowNanos(), 0, by, tag, stats.clean_bytes,
                         stats.host_bytes, stats.disk_bytes, stats.dropped_bytes, device});
 }
@@ -213,7 +213,7 @@ void JobPause::PauseFromOutside() {
     if (status.ok()) {
       state_ = State::kPaused;
       paused_since_ = began;
-      figures_.Add(stats);
+      metrics_.Add(stats);
       AddInterval(began, PausedBy::kOutside, "", stats);
     } else {
       state_ = State::kRunning;
@@ -222,7 +222,8 @@ void JobPause::PauseFromOutside() {
       LetLaunchesGo();
     }
   }
-  os::ReportLine(status.ok() ? Words(stats) : absl::StrCat("not paused: ", std::string(status.message())));
+  os::ReportLine(status.ok() ? PauseText(stats)
+                             : absl::StrCat("not paused: ", std::string(status.message())));
 }
 
 void JobPause::ResumeFromOutside() {
@@ -231,7 +232,7 @@ void JobPause::ResumeFromOutside() {
   {
     const os::MutexLock lock(&mu_);
     state_ = State::kRunning;
-    figures_.outside_nanos += static_cast<uint64_t>(os::Clock::System()->NowNanos() - paused_since_);
+    metrics_.outside_nanos += static_cast<uint64_t>(os::Clock::System()->NowNanos() - paused_since_);
     EndIntervals(PausedBy::kOutside, "");
     LetLaunchesGo();
   }
@@ -244,11 +245,11 @@ void JobPause::LetLaunchesGo() {
   if (resumed_ >= 0 && ::write(resumed_, &one, sizeof(one)) < 0) return;  // it is readable already
 }
 
-void JobPause::NoteIdle(int device, int64_t began, const PauseStats& stats) {
+void JobPause::RecordIdle(int device, int64_t began, const PauseStats& stats) {
   AddInterval(began, PausedBy::kIdle, "", stats, device);
 }
 
-void JobPause::NoteIdleEnd(int device) { EndIntervals(PausedBy::kIdle, "", device); }
+void JobPause::RecordIdleEnd(int device) { EndIntervals(PausedBy::kIdle, "", device); }
 
 std::string JobPause::StateJson() const {
   static constexpr const char* kNames[] = {"running", "pausing", "paused", "resuming"};
@@ -261,13 +262,13 @@ std::string JobPause::StateJson() const {
   return state.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-PauseFigures JobPause::figures() const {
+PauseMetrics JobPause::metrics() const {
   const os::MutexLock lock(&mu_);
-  PauseFigures figures = figures_;
-  figures.paused_now = state_ == State::kPaused;
-  if (figures.paused_now)
-    figures.outside_nanos += static_cast<uint64_t>(os::Clock::System()->NowNanos() - paused_since_);
-  return figures;
+  PauseMetrics metrics = metrics_;
+  metrics.paused_now = state_ == State::kPaused;
+  if (metrics.paused_now)
+    metrics.outside_nanos += static_cast<uint64_t>(os::Clock::System()->NowNanos() - paused_since_);
+  return metrics;
 }
 
 absl::Status JobPause::AwaitResume(absl::FunctionRef<std::string()> name, const os::Atomic<bool>& stopped) {

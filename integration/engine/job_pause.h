@@ -23,7 +23,7 @@
 #include "absl/status/statusor.h"
 #include "allocator/residency/state/pause.h"
 #include "integration/engine/devices.h"
-#include "integration/report/figures.h"
+#include "integration/report/metrics.h"
 #include "integration/report/run_data.h"
 #include "io/os/joinable_thread.h"
 #include "io/os/sync.h"
@@ -64,15 +64,15 @@ class JobPause final : public allocator::PauseGate {
 
   // Records that the device's blocks have been away since `began` (ns of the system's steady clock), and that
   // they are wanted again.
-  void NoteIdle(int device, int64_t began, const allocator::PauseStats& stats);
-  void NoteIdleEnd(int device);
+  void RecordIdle(int device, int64_t began, const allocator::PauseStats& stats);
+  void RecordIdleEnd(int device);
 
   // ---- Reports, and the end.
 
-  PauseFigures figures() const;
-  // Returns the last kMostIntervals pauses that were carried out, ordered by the time when everything had
+  PauseMetrics metrics() const;
+  // Returns the last kMaxIntervals pauses that were carried out, ordered by the time when everything had
   // left.
-  static constexpr size_t kMostIntervals = 1000;
+  static constexpr size_t kMaxIntervals = 1000;
   std::vector<ReportedPause> Intervals() const;
 
   // Called at the end of the process: no launch waits any more. The thread ends within 0.1 s, or is left to
@@ -110,7 +110,7 @@ class JobPause final : public allocator::PauseGate {
   State state_ ABSL_GUARDED_BY(mu_) = State::kRunning;
   std::string error_ ABSL_GUARDED_BY(mu_);
   allocator::PauseStats last_ ABSL_GUARDED_BY(mu_);
-  PauseFigures figures_ ABSL_GUARDED_BY(mu_);
+  PauseMetrics metrics_ ABSL_GUARDED_BY(mu_);
   int64_t paused_since_ ABSL_GUARDED_BY(mu_) = 0;  // from outside; ns of the system's steady clock
   bool started_ ABSL_GUARDED_BY(mu_) = false;
   os::JoinableThread thread_;

@@ -111,7 +111,7 @@ JobFacts JobProfile::Learnt() {
       writes = MergedWrites(std::move(writes), settled);
     }
     if (!std::exchange(first, false)) return;
-    const allocator::MachineFigures machine = served.residency->Machine();
+    const allocator::MachineStats machine = served.residency->Machine();
     set(machine.host_in_rate, &rates_.link_in);
     set(machine.host_out_rate, &rates_.link_out);
     set(machine.host_in_both_rate, &rates_.link_in_both);

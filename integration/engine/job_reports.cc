@@ -13,9 +13,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "integration/engine/device_figures.h"
+#include "integration/engine/device_metrics.h"
 #include "integration/engine/drives.h"
-#include "integration/engine/job_words.h"
+#include "integration/engine/job_text.h"
 #include "integration/engine/sizing.h"
 #include "integration/hooks/hook_context.h"
 #include "integration/hooks/launch_reports.h"
@@ -25,7 +25,7 @@
 #include "integration/report/output_file.h"
 #include "integration/report/prometheus.h"
 #include "integration/report/recorded_command.h"
-#include "integration/report/stale_figures.h"
+#include "integration/report/stale_metrics.h"
 #include "integration/report/wear.h"
 #include "integration/settings/environment.h"
 #include "io/os/clock.h"
@@ -47,7 +47,7 @@ std::vector<std::string> CommandOfThisProcess() {
 
 // ---- Facts.
 
-void JobReports::NoteFramework(const std::string& name) {
+void JobReports::RecordFramework(const std::string& name) {
   if (framework_.load() != nullptr) return;
   auto own = std::make_unique<std::string>(name);
   const std::string* none = nullptr;
@@ -98,7 +98,7 @@ AdviceFacts JobReports::FactsForAdvice() const {
 }
 
 // Returns the text that one of the driver's functions of that form reports of the device; empty if it fails.
-std::string JobReports::WordsOfDevice(WordsQuestion ask, int device) const {
+std::string JobReports::DeviceText(TextQuery ask, int device) const {
   std::array<char, 256> text{};
   CUdevice handle = 0;
   if (from_.driver->cuDeviceGet(&handle, device) != CUDA_SUCCESS) return "";
@@ -108,19 +108,19 @@ std::string JobReports::WordsOfDevice(WordsQuestion ask, int device) const {
 // ---- Starting.
 
 // The report's writer is the last, since its file is by far the largest.
-std::vector<std::function<void(const Figures&, bool)>> JobReports::MakeWriters(int64_t origin_nanos) {
-  std::vector<std::function<void(const Figures&, bool)>> writers;
+std::vector<std::function<void(const Metrics&, bool)>> JobReports::MakeWriters(int64_t origin_nanos) {
+  std::vector<std::function<void(const Metrics&, bool)>> writers;
   if (from_.tiers->disk() != nullptr) {
     const bool chosen = settings_.dirs || settings_.write_budget;
     const auto wear = std::make_shared<WearReports>(WearReports::Facts{
         from_.tiers->writes(), chosen ? std::string() : from_.tiers->disk_paths().front()});
-    writers.push_back([wear](const Figures& figures, bool) {
-      for (const std::string& line : wear->Look(figures.seconds, figures.disk.written_bytes))
+    writers.push_back([wear](const Metrics& metrics, bool) {
+      for (const std::string& line : wear->Update(metrics.seconds, metrics.disk.written_bytes))
         os::ReportLine(line);
     });
   }
-  writers.push_back([profile = from_.profile](const Figures& figures, bool) {
-    profile->Keep(Total(figures.devices).spilled_bytes);
+  writers.push_back([profile = from_.profile](const Metrics& metrics, bool) {
+    profile->Keep(Total(metrics.devices).spilled_bytes);
   });
   if (!settings_.prometheus.empty()) {
     const std::string path = OutputFile::Expand(settings_.prometheus, settings_.ranks.rank);
@@ -129,10 +129,10 @@ std::vector<std::function<void(const Figures&, bool)>> JobReports::MakeWriters(i
                                      IdentityOf(EnvironmentVariable, ::geteuid())};
     // This runs on the reporter's thread, since the folder may lie on a slow drive.
     writers.push_back(
-        [file, labels, left_by_ended = settings_.prometheus](const Figures& figures, bool) mutable {
-          if (!left_by_ended.empty()) RemoveStaleFigures(left_by_ended, std::time(nullptr), ProcessIsThere);
+        [file, labels, left_by_ended = settings_.prometheus](const Metrics& metrics, bool) mutable {
+          if (!left_by_ended.empty()) RemoveStaleMetrics(left_by_ended, std::time(nullptr), ProcessIsThere);
           left_by_ended.clear();
-          file->Replace(PrometheusText(figures, labels));
+          file->Replace(PrometheusText(metrics, labels));
         });
   }
   if (!settings_.report.empty()) {
@@ -140,7 +140,7 @@ std::vector<std::function<void(const Figures&, bool)>> JobReports::MakeWriters(i
     const RunSource* const source = this;
     report_ = std::make_unique<RunReport>(path, FactsOfJob(origin_nanos), FactsForAdvice(), source);
     writers.push_back(
-        [report = report_.get()](const Figures& figures, bool ended) { report->Write(figures, ended); });
+        [report = report_.get()](const Metrics& metrics, bool ended) { report->Write(metrics, ended); });
   }
   return writers;
 }
@@ -191,8 +191,8 @@ void JobReports::Start() {
   options.advice = FactsForAdvice();
   options.writers = MakeWriters(origin);
   if (settings_.log >= os::LogLevel::kInfo) {
-    options.after_look = [log = std::make_shared<JobLog>()](const Figures& figures) {
-      for (const JobLog::Line& line : log->Look(figures)) os::Log(line.level, line.text);
+    options.after_look = [log = std::make_shared<JobLog>()](const Metrics& metrics) {
+      for (const JobLog::Line& line : log->Update(metrics)) os::Log(line.level, line.text);
     };
   }
   if (settings_.socket) OpenSocket();
@@ -202,11 +202,11 @@ void JobReports::Start() {
       socket_->Serve([&](const std::string& question) { return AnswerTo(question, reporter); });
     };
   }
-  if (report_ != nullptr) options.look_often = [report = report_.get()] { report->Look(); };
+  if (report_ != nullptr) options.sample_often = [report = report_.get()] { report->Sample(); };
   reporter_ = std::make_unique<Reporter>(options, [this, origin] {
-    Figures figures = CollectNow();
-    figures.seconds = static_cast<double>(os::Clock::System()->NowNanos() - origin) / 1e9;
-    return figures;
+    Metrics metrics = CollectNow();
+    metrics.seconds = static_cast<double>(os::Clock::System()->NowNanos() - origin) / 1e9;
+    return metrics;
   });
 }
 
@@ -219,8 +219,8 @@ allocator::MotionObserver* JobReports::AddDevice(int device, const MemoryParts& 
   facts.process_bytes = memory.process_bytes;
   facts.reserve_bytes = memory.reserve_bytes;
   facts.taken_bytes = memory.taken_bytes;
-  facts.name = WordsOfDevice(from_.driver->cuDeviceGetName, device);
-  facts.pci_bus_id = WordsOfDevice(from_.driver->cuDeviceGetPCIBusId, device);
+  facts.name = DeviceText(from_.driver->cuDeviceGetName, device);
+  facts.pci_bus_id = DeviceText(from_.driver->cuDeviceGetPCIBusId, device);
   return report_->AddDevice(facts);
 }
 
@@ -243,34 +243,34 @@ void JobReports::ReportServing(const ServedDevice& served, const allocator::Resi
 
 // ---- In service.
 
-Figures JobReports::CollectNow() const {
-  Figures figures;
+Metrics JobReports::CollectNow() const {
+  Metrics metrics;
   from_.devices->ForEach(
-      [&](const ServedDevice& served) { figures.devices.push_back(FiguresOf(served, settings_)); });
+      [&](const ServedDevice& served) { metrics.devices.push_back(MetricsOf(served, settings_)); });
   if (const io::SpillStore* const disk = from_.tiers->disk()) {
     const io::SpillStoreStats stats = disk->stats();
-    figures.disk.written_bytes = stats.bytes_written;
-    figures.disk.read_bytes = stats.bytes_read;
-    figures.disk.capacity_bytes = disk->capacity_bytes();
-    figures.disk.directories = stats.directories;
+    metrics.disk.written_bytes = stats.bytes_written;
+    metrics.disk.read_bytes = stats.bytes_read;
+    metrics.disk.capacity_bytes = disk->capacity_bytes();
+    metrics.disk.directories = stats.directories;
     if (const io::WriteBudget* const writes = from_.tiers->writes()) {
-      figures.disk.write_budget_bytes = writes->bytes();
-      figures.disk.write_budget_left_bytes = writes->left_bytes();
+      metrics.disk.write_budget_bytes = writes->bytes();
+      metrics.disk.write_budget_left_bytes = writes->left_bytes();
     }
   }
   if (const allocator::HostPool* const host = from_.tiers->host())
-    figures.host_capacity_bytes = host->storage_capacity_bytes();
+    metrics.host_capacity_bytes = host->storage_capacity_bytes();
   if (const HookState* const hooks = GetHookState())
-    figures.unknown_kernel_launches = hooks->unknown_launches.load();
-  if (const std::string* const reason = from_.evictions->ended_by()) figures.evictions_ended = *reason;
-  figures.newer_calls = from_.shim->newer_calls();
-  figures.pause = from_.pause->figures();
-  figures.waits = from_.waits->Figures();
-  figures.waits_now = from_.waits->Describe();
-  return figures;
+    metrics.unknown_kernel_launches = hooks->unknown_launches.load();
+  if (const std::string* const reason = from_.evictions->ended_by()) metrics.evictions_ended = *reason;
+  metrics.newer_calls = from_.shim->newer_calls();
+  metrics.pause = from_.pause->metrics();
+  metrics.waits = from_.waits->Metrics();
+  metrics.waits_now = from_.waits->Describe();
+  return metrics;
 }
 
-Figures JobReports::Collect() const { return from_.devices->any() ? reporter_->Collect() : Figures(); }
+Metrics JobReports::Collect() const { return from_.devices->any() ? reporter_->Collect() : Metrics(); }
 
 void JobReports::MarkIteration() const {
   if (from_.devices->any() && report_ != nullptr) report_->MarkIteration();
@@ -282,20 +282,20 @@ absl::Status JobReports::Explain(int device, const absl::Status& refused) const 
   const NameOfIndex name = [this, device](policy::LaunchIndex index) { return NameOfLaunch(device, index); };
   const std::string blocks = LargestBlocksText(served->residency->LargestBlocks(kBlocksNamed), name);
   if (blocks.empty()) return refused;
-  return allocator::WithWords(refused, absl::StrCat(std::string(refused.message()), ". ", blocks));
+  return allocator::WithText(refused, absl::StrCat(std::string(refused.message()), ". ", blocks));
 }
 
 // ---- RunSource.
 
-std::optional<RunSource::DeviceLook> JobReports::Look(int device) const {
+std::optional<RunSource::DeviceSample> JobReports::Sample(int device) const {
   const ServedDevice* const served = from_.devices->Find(device);
   if (served == nullptr) return std::nullopt;
-  DeviceLook look{served->residency->Stats()};
-  if (served->predictor == nullptr) return look;
+  DeviceSample sample{served->residency->Stats()};
+  if (served->predictor == nullptr) return sample;
   const PredictorStats prediction = served->predictor->stats();
-  look.iteration_launches = prediction.iteration_launches;
-  look.departures = prediction.departures;
-  return look;
+  sample.iteration_launches = prediction.iteration_launches;
+  sample.departures = prediction.departures;
+  return sample;
 }
 
 std::vector<allocator::LargeBlock> JobReports::LargestBlocks(int device, size_t most) const {

@@ -26,7 +26,7 @@
 #include "integration/engine/sizing.h"
 #include "integration/engine/tiers.h"
 #include "integration/preload/shim_abi.h"
-#include "integration/report/figures.h"
+#include "integration/report/metrics.h"
 #include "integration/report/run_report.h"
 #include "integration/settings/settings.h"
 #include "io/os/wait.h"
@@ -50,7 +50,7 @@ class JobReports : private RunSource {
   explicit JobReports(const Sources& from) : from_(from), settings_(*from.settings) {}
 
   // Records whose allocator is installed: "PyTorch 2.11". The first name counts. Thread-safe; takes no lock.
-  void NoteFramework(const std::string& name);
+  void RecordFramework(const std::string& name);
 
   // ---- While devices start; one thread at a time.
 
@@ -65,7 +65,7 @@ class JobReports : private RunSource {
   // ---- While a device is in service; thread-safe.
 
   // Returns the figures of this moment; empty before a device is in service.
-  Figures Collect() const;
+  Metrics Collect() const;
   // Records that the job has ended an iteration.
   void MarkIteration() const;
   // Returns `refused`, an allocation's status, with the largest live blocks of the device and their last
@@ -84,14 +84,14 @@ class JobReports : private RunSource {
  private:
   RunFacts FactsOfJob(int64_t origin_nanos) const;
   AdviceFacts FactsForAdvice() const;
-  using WordsQuestion = CUresult(CUDAAPI*)(char* text, int length, CUdevice device);
-  std::string WordsOfDevice(WordsQuestion ask, int device) const;
-  std::vector<std::function<void(const Figures&, bool)>> MakeWriters(int64_t origin_nanos);
+  using TextQuery = CUresult(CUDAAPI*)(char* text, int length, CUdevice device);
+  std::string DeviceText(TextQuery ask, int device) const;
+  std::vector<std::function<void(const Metrics&, bool)>> MakeWriters(int64_t origin_nanos);
   void OpenSocket();
   std::string AnswerTo(const std::string& question, Reporter* reporter) const;
-  Figures CollectNow() const;
+  Metrics CollectNow() const;
 
-  std::optional<DeviceLook> Look(int device) const override;
+  std::optional<DeviceSample> Sample(int device) const override;
   std::vector<allocator::LargeBlock> LargestBlocks(int device, size_t most) const override;
   std::vector<io::DirectoryStats> Directories() const override;
   std::vector<ReportedPause> Pauses() const override;

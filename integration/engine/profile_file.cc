@@ -20,9 +20,9 @@ namespace {
 
 // Letters, digits and dots; each run of anything else is one hyphen.
 std::string FileWord(const std::string& text) {
-  constexpr size_t kMost = 64;
+  constexpr size_t kMax = 64;
   std::string word;
-  for (const char c : text.substr(0, kMost)) {
+  for (const char c : text.substr(0, kMax)) {
     const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '.';
     if (plain) word += c;
     if (!plain && !word.empty() && word.back() != '-') word += '-';
@@ -56,7 +56,7 @@ absl::StatusOr<JobFacts> ReadProfile(const std::string& path) {
   if (file.get() < 0 || ::fstat(file.get(), &info) != 0) return os::StatusFromErrno(errno, path);
   SPILLWAY_RETURN_IF_ERROR(CheckOwner(path, info));
   if ((info.st_mode & 022) != 0) return absl::FailedPreconditionError(path + ": others may write to it");
-  std::string text(kMostProfileBytes + 1, 0);
+  std::string text(kMaxProfileBytes + 1, 0);
   size_t bytes = 0;
   for (ssize_t n = 1; n != 0 && bytes < text.size();) {
     n = ::read(file.get(), text.data() + bytes, text.size() - bytes);

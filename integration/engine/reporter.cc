@@ -19,10 +19,10 @@ constexpr double kShortestRateSeconds = 1;
 
 }  // namespace
 
-double IterationRate::Update(const Figures& figures) {
-  Sample now{figures.seconds, 0};
+double IterationRate::Update(const Metrics& metrics) {
+  Sample now{metrics.seconds, 0};
   uint64_t iteration_launches = 0;
-  for (const DeviceFigures& device : figures.devices) {
+  for (const DeviceMetrics& device : metrics.devices) {
     if (iteration_launches != 0 || device.plan_iteration_launches == 0) continue;
     iteration_launches = device.plan_iteration_launches;
     now.launches = device.stats.launches;
@@ -34,7 +34,7 @@ double IterationRate::Update(const Figures& figures) {
          seconds;
 }
 
-Reporter::Reporter(const Options& options, std::function<Figures()> collect)
+Reporter::Reporter(const Options& options, std::function<Metrics()> collect)
     : options_(options),
       collect_(std::move(collect)),
       metrics_("SPILLWAY_METRICS", OutputFile::Expand(options.metrics_file, options.local_rank),
@@ -55,17 +55,17 @@ void Reporter::Loop() {
   // A job that is killed early leaves files, too.
   Time next = std::chrono::steady_clock::now() + std::min(options_.first, options_.every);
   while (!stop_.load()) {
-    if (options_.waits != nullptr) options_.waits->Look();  // first, since a wait may delay the rest
-    const Figures figures = Collect();
-    if (options_.after_look) options_.after_look(figures);
+    if (options_.waits != nullptr) options_.waits->Scan();  // first, since a wait may delay the rest
+    const Metrics metrics = Collect();
+    if (options_.after_look) options_.after_look(metrics);
     if (options_.status == StatusLine::kSignal && TakeRequest(SignalRequest::kStatus))
-      os::ReportLine(StatusText(figures));
+      os::ReportLine(StatusText(metrics));
     if (options_.on_pause_signal && TakeRequest(SignalRequest::kPause)) options_.on_pause_signal();
     if (std::chrono::steady_clock::now() >= next) {
-      WriteFiles(figures, /*ended=*/false);
+      WriteFiles(metrics, /*ended=*/false);
       next = std::chrono::steady_clock::now() + options_.every;
     }
-    WaitAndLookOften(std::min(next, std::chrono::steady_clock::now() + options_.look));
+    WaitAndSampleOften(std::min(next, std::chrono::steady_clock::now() + options_.look));
   }
   ReportTheEnd();
   os::MutexLock lock(&mu_);
@@ -73,11 +73,11 @@ void Reporter::Loop() {
   ended_cv_.NotifyAll();
 }
 
-void Reporter::WaitAndLookOften(Time time) {
-  if (!options_.look_often) return (void)WaitUntil(time);
+void Reporter::WaitAndSampleOften(Time time) {
+  if (!options_.sample_often) return (void)WaitUntil(time);
   bool woken = false;
   while (!woken && !stop_.load() && std::chrono::steady_clock::now() < time) {
-    options_.look_often();
+    options_.sample_often();
     woken = WaitUntil(std::min(time, std::chrono::steady_clock::now() + options_.often));
   }
 }
@@ -105,24 +105,24 @@ bool Reporter::WaitOnce(Time time) {
 
 // The job has done something else for a while at the end of the process, so the figures of its iterations
 // stay as they were.
-Figures Reporter::Collect(bool ended) {
-  Figures figures = collect_();
+Metrics Reporter::Collect(bool ended) {
+  Metrics metrics = collect_();
   os::MutexLock lock(&mu_);
-  figures.iterations_per_second = rate_.Update(figures);
-  for (DeviceFigures& device : figures.devices) {
+  metrics.iterations_per_second = rate_.Update(metrics);
+  for (DeviceMetrics& device : metrics.devices) {
     IterationMeter& meter = meters_[device.device];
     if (!ended || meter.Steady().iterations == 0) {
-      meter.Look(figures.seconds, static_cast<uint32_t>(device.plan_iteration_launches),
-                 device.plan_departures, device.stats, device.forecast);
+      meter.Sample(metrics.seconds, static_cast<uint32_t>(device.plan_iteration_launches),
+                   device.plan_departures, device.stats, device.forecast);
     }
     device.steady = meter.Steady();
   }
-  return figures;
+  return metrics;
 }
 
-void Reporter::WriteFiles(const Figures& figures, bool ended) {
-  if (metrics_.wanted()) metrics_.Replace(MetricsJson(figures));
-  for (const auto& write : options_.writers) write(figures, ended);
+void Reporter::WriteFiles(const Metrics& metrics, bool ended) {
+  if (metrics_.wanted()) metrics_.Replace(MetricsJson(metrics));
+  for (const auto& write : options_.writers) write(metrics, ended);
 }
 
 void Reporter::Finish(Time deadline) {
@@ -153,16 +153,16 @@ void Reporter::Finish(Time deadline) {
 }
 
 void Reporter::ReportTheEnd() {
-  const Figures figures = Collect(/*ended=*/true);
-  if (const std::string summary = Summary(figures); !summary.empty()) os::ReportLine(summary);
-  for (const std::string& line : IterationLines(figures)) os::ReportLine(line);
-  if (const std::string advice = AdviceLine(figures, options_.advice); !advice.empty())
+  const Metrics metrics = Collect(/*ended=*/true);
+  if (const std::string summary = Summary(metrics); !summary.empty()) os::ReportLine(summary);
+  for (const std::string& line : IterationLines(metrics)) os::ReportLine(line);
+  if (const std::string advice = AdviceLine(metrics, options_.advice); !advice.empty())
     os::ReportLine(advice);
-  for (const DeviceFigures& device : figures.devices) {
+  for (const DeviceMetrics& device : metrics.devices) {
     if (!device.observed) continue;
     for (const std::string& line : ObservationLines(device.device, *device.observed)) os::ReportLine(line);
   }
-  WriteFiles(figures, /*ended=*/true);
+  WriteFiles(metrics, /*ended=*/true);
 }
 
 void Reporter::AbandonAfterFork() {

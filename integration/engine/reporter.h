@@ -17,7 +17,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "integration/report/advice.h"
-#include "integration/report/figures.h"
+#include "integration/report/metrics.h"
 #include "integration/report/output_file.h"
 #include "integration/settings/settings.h"
 #include "io/os/sync.h"
@@ -30,7 +30,7 @@ namespace spillway::integration {
 class IterationRate {
  public:
   // Returns 0 if no iteration is known or no second has passed.
-  double Update(const Figures& figures);
+  double Update(const Metrics& metrics);
 
  private:
   struct Sample {
@@ -55,13 +55,13 @@ class Reporter {
     AdviceFacts advice = {};                          // for the last line
     os::WaitList* waits = nullptr;                    // its lines are written when they are due; null: none
     // Called on the reporter's thread after each look. May be empty.
-    std::function<void(const Figures& figures)> after_look = nullptr;
-    // `look_often` is called on the reporter's thread at intervals of `often`; `writers` after each writing
+    std::function<void(const Metrics& metrics)> after_look = nullptr;
+    // `sample_often` is called on the reporter's thread at intervals of `often`; `writers` after each writing
     // of the metrics (`ended`: the last one). Both may be empty. The time at the end is limited, so the
     // writer that writes most comes last.
     std::chrono::milliseconds often{50};
-    std::function<void()> look_often = nullptr;
-    std::vector<std::function<void(const Figures& figures, bool ended)>> writers = {};
+    std::function<void()> sample_often = nullptr;
+    std::vector<std::function<void(const Metrics& metrics, bool ended)>> writers = {};
     // `serve` is called on the reporter's thread when the descriptor `visitors` is readable. -1: there is
     // none.
     int visitors = -1;
@@ -69,7 +69,7 @@ class Reporter {
     std::chrono::milliseconds least_finish{350};  // time that Finish waits, whatever its deadline
   };
   // Starts the thread. `collect` is called on the reporter's thread and in Finish.
-  Reporter(const Options& options, std::function<Figures()> collect);
+  Reporter(const Options& options, std::function<Metrics()> collect);
   ~Reporter();
 
   using Time = std::chrono::steady_clock::time_point;
@@ -82,19 +82,19 @@ class Reporter {
   void AbandonAfterFork();
 
   // Returns the figures as they are reported, with the rate of iterations. Thread-safe.
-  Figures Collect() { return Collect(/*ended=*/false); }
+  Metrics Collect() { return Collect(/*ended=*/false); }
 
  private:
-  Figures Collect(bool ended);
+  Metrics Collect(bool ended);
   void Loop();
   void ReportTheEnd();
   bool WaitUntil(Time time);
   bool WaitOnce(Time time);
-  void WaitAndLookOften(Time time);
-  void WriteFiles(const Figures& figures, bool ended);
+  void WaitAndSampleOften(Time time);
+  void WriteFiles(const Metrics& metrics, bool ended);
 
   const Options options_;
-  const std::function<Figures()> collect_;
+  const std::function<Metrics()> collect_;
   OutputFile metrics_;             // used by the reporter's thread
   int wake_ = -1;                  // eventfd: a status line is wanted, or the end has come
   std::atomic<bool> stop_{false};  // stored before wake_ is written, read after it was

@@ -33,7 +33,7 @@
 #include "integration/engine/tiers.h"
 #include "integration/hooks/hook_context.h"
 #include "integration/preload/shim_abi.h"
-#include "integration/report/figures.h"
+#include "integration/report/metrics.h"
 #include "integration/settings/settings.h"
 #include "io/os/sync.h"
 #include "io/os/wait.h"
@@ -84,11 +84,11 @@ class Runtime {
 
   // Records whose allocator is installed: "PyTorch 2.11", for the line at the first block. The first name
   // counts. Thread-safe; takes no lock.
-  void NoteFramework(const std::string& name) { reports_.NoteFramework(name); }
+  void RecordFramework(const std::string& name) { reports_.RecordFramework(name); }
   // Records that the job has ended an iteration, on every device. Thread-safe.
   void MarkIteration() const;
   // Returns the figures of this moment, as they are reported; empty before the first block. Thread-safe.
-  Figures CurrentFigures() const { return reports_.Collect(); }
+  Metrics CurrentMetrics() const { return reports_.Collect(); }
   allocator::Refusals* refusals() { return &refusals_; }
   const allocator::Refusals* refusals() const { return &refusals_; }
 

@@ -75,7 +75,7 @@ typedef struct spillway_api {
 
   /* The members below exist only if `size` covers them. */
 
-  /* Writes all figures as JSON, with the keys of docs/metrics.md. Writes at most `bytes`, the closing 0
+  /* Writes all metrics as JSON, with the keys of docs/metrics.md. Writes at most `bytes`, the closing 0
    * included. `needed` gets the bytes of the whole text: ask again with that many if it is more than `bytes`.
    */
   int (*stats_json)(char* text, size_t bytes, size_t* needed);

@@ -32,10 +32,10 @@ namespace {
 
 // An ended process gives its space back at the file system's next commit.
 constexpr auto kSpaceComesBack = std::chrono::seconds(10);
-constexpr auto kBetweenLooks = std::chrono::milliseconds(500);
+constexpr auto kScanInterval = std::chrono::milliseconds(500);
 
 // A smaller file has no place for a chunk.
-constexpr uint64_t kLeastSpace = 2 << 20;
+constexpr uint64_t kMinSpace = 2 << 20;
 
 bool UsesDisk(const Settings& settings) { return settings.on_full != OnFull::kError && !settings.Observes(); }
 
@@ -50,14 +50,14 @@ absl::Status Refuse(const SettingSource& source, const char* name, const std::st
 
 // The total is no limit if a machine's memory grows. A size this many times the total cannot be meant even
 // then.
-constexpr uint64_t kMostGrowth = 1024;
+constexpr uint64_t kMaxGrowth = 1024;
 
 absl::Status CheckHostMemory(const Settings& settings, const SettingSource& source, const HostMemory& host,
                              std::vector<std::string>* warnings) {
   if (!settings.host_memory || settings.host_memory->percent > 0) return absl::OkStatus();
   const uint64_t wanted = settings.host_memory->bytes;
   const bool grows = !host.grows_by.empty();
-  const uint64_t machine = host.machine_bytes * (grows ? kMostGrowth : 1);
+  const uint64_t machine = host.machine_bytes * (grows ? kMaxGrowth : 1);
   const bool group = host.group_bytes != 0 && (machine == 0 || host.group_bytes < machine);
   const uint64_t most = group ? host.group_bytes : machine;
   if (most == 0 || wanted <= most) {
@@ -76,7 +76,7 @@ absl::Status CheckHostMemory(const Settings& settings, const SettingSource& sour
   }
   std::string accepted = absl::StrCat("at most ", os::BytesText(most), ", ",
                                       group   ? "which this process's control group may use"
-                                      : grows ? absl::StrCat(kMostGrowth, " times what this machine has now")
+                                      : grows ? absl::StrCat(kMaxGrowth, " times what this machine has now")
                                               : "which this machine has");
   if (group && host.machine_bytes != 0)
     absl::StrAppend(&accepted, " (the machine has ", os::BytesText(host.machine_bytes), ")");
@@ -102,7 +102,7 @@ std::string SpaceText(const Settings& settings, const DirectoryFacts& directory)
 
 bool LeavesSpace(const Settings& settings, const DirectoryFacts& directory) {
   if (directory.total_bytes == 0) return true;
-  return directory.free_bytes >= ReserveIn(settings, directory) + kLeastSpace;
+  return directory.free_bytes >= ReserveIn(settings, directory) + kMinSpace;
 }
 
 // Checks that the directories together give space. A directory without space costs a line.
@@ -164,7 +164,7 @@ absl::Status CheckDirectories(const Settings& settings, const SettingSource& sou
 
 // ---- Facts.
 
-DirectoryFacts LookAtDirectory(const std::string& path) {
+DirectoryFacts InspectDirectory(const std::string& path) {
   DirectoryFacts facts;
   facts.path = path;
   const auto file = io::SpillFile::Create(path, io::FileSystemCheck::kNormal, io::DirectIo::kNever,
@@ -216,7 +216,7 @@ std::string WhyNotListed(const std::string& path) {
   return std::string(DenyList().Add(text, path).message());
 }
 
-void LookAtFiles(const Settings& settings, std::vector<FileProblem>* problems) {
+void InspectFiles(const Settings& settings, std::vector<FileProblem>* problems) {
   const auto note = [problems](const char* setting, const char* accepted, const std::string& why) {
     if (!why.empty()) problems->push_back({setting, absl::StrCat(accepted, " (", why, ")")});
   };
@@ -256,17 +256,17 @@ std::vector<uint64_t> BytesOfDevices(const allocator::CudaDriver& driver) {
   return bytes;
 }
 
-MachineFacts LookAtMachine(const Settings& settings, const std::string& root) {
+MachineFacts InspectMachine(const Settings& settings, const std::string& root) {
   MachineFacts facts;
   facts.host = WholeHostMemory(root);
-  LookAtFiles(settings, &facts.files);
+  InspectFiles(settings, &facts.files);
   if (settings.encrypt && UsesDisk(settings) && !(settings.dirs && settings.OwnDirectories()->empty()))
     facts.no_cipher = std::string(io::SlotCipher::Create().status().message());
   if (const auto named = settings.OwnDirectories()) {
-    for (const DirectoryEntry& entry : *named) facts.directories.push_back(LookAtDirectory(entry.path));
+    for (const DirectoryEntry& entry : *named) facts.directories.push_back(InspectDirectory(entry.path));
   } else if (UsesDisk(settings)) {
     const std::string path = FirstDiskDirectory({"/var/tmp", EnvironmentValue("TMPDIR"), "/tmp"});
-    if (!path.empty()) facts.directories.push_back(LookAtDirectory(path));
+    if (!path.empty()) facts.directories.push_back(InspectDirectory(path));
   }
   return facts;
 }
@@ -287,7 +287,7 @@ absl::Status CheckStartHere(const Settings& settings, const SettingSource& sourc
                             const std::vector<uint64_t>& device_bytes, std::vector<std::string>* warnings) {
   const auto deadline = std::chrono::steady_clock::now() + kSpaceComesBack;
   while (true) {
-    MachineFacts facts = LookAtMachine(settings);
+    MachineFacts facts = InspectMachine(settings);
     facts.device_bytes = device_bytes;
     std::vector<std::string> found;
     const absl::Status status = CheckStart(settings, source, facts, &found);
@@ -295,7 +295,7 @@ absl::Status CheckStartHere(const Settings& settings, const SettingSource& sourc
       warnings->insert(warnings->end(), found.begin(), found.end());
       return status;
     }
-    std::this_thread::sleep_for(kBetweenLooks);
+    std::this_thread::sleep_for(kScanInterval);
   }
 }
 

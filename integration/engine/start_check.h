@@ -1,6 +1,6 @@
 // The check at the start: whether the user's settings can work on this machine. The engine asks when it
 // opens, `spillway run` before it starts the command, and spillway.enable() through the C ABI; all give the
-// same messages. CheckStart is pure: it compares settings with facts. LookAtMachine finds the facts: it asks
+// same messages. CheckStart is pure: it compares settings with facts. InspectMachine finds the facts: it asks
 // the system for sizes, and tries each file and directory that a setting names, which leaves nothing behind.
 // Any thread may call it. A fact that cannot be found does not count against a setting.
 
@@ -45,7 +45,7 @@ struct MachineFacts {
 
 // Finds the facts about what `settings` name. Does not ask the driver: device_bytes stays empty. `root`: for
 // tests, as in machine.h.
-MachineFacts LookAtMachine(const Settings& settings, const std::string& root = "");
+MachineFacts InspectMachine(const Settings& settings, const std::string& root = "");
 
 // Returns the bytes of each visible GPU, for device_bytes; empty if the driver does not answer. Called after
 // cuInit.

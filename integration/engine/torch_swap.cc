@@ -26,7 +26,7 @@ std::string DirectoryOf(const std::string& path) {
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
-int NoteTorchLibrary(struct dl_phdr_info* info, size_t, void* found) {
+int RecordTorchLibrary(struct dl_phdr_info* info, size_t, void* found) {
   const std::string_view path = info->dlpi_name == nullptr ? "" : info->dlpi_name;
   const size_t slash = path.rfind('/');
   if (path.substr(slash == std::string_view::npos ? 0 : slash + 1) != kTorchLibrary) return 0;
@@ -53,7 +53,7 @@ std::string_view AfterEquals(std::string_view text) {
 
 std::string MappedTorchLibrary() {
   std::string path;
-  ::dl_iterate_phdr(NoteTorchLibrary, &path);
+  ::dl_iterate_phdr(RecordTorchLibrary, &path);
   return path;
 }
 

@@ -53,7 +53,7 @@ const BlockTrust::Record* BlockTrust::Find(allocator::BlockId block) const {
   return page == nullptr ? nullptr : &(*page)[block.index() % kPageBlocks];
 }
 
-void BlockTrust::NoteLaunch(uint64_t tag, const allocator::AccessSet& set) {
+void BlockTrust::RecordLaunch(uint64_t tag, const allocator::AccessSet& set) {
   CountTag(tag);
   const size_t bit = (tag == 0 ? 1 : tag) % kBits;
   const uint64_t mask = uint64_t{1} << (bit % 64);
@@ -63,7 +63,7 @@ void BlockTrust::NoteLaunch(uint64_t tag, const allocator::AccessSet& set) {
   }
 }
 
-void BlockTrust::NoteInStruct(const allocator::AccessSet& set) {
+void BlockTrust::RecordInStruct(const allocator::AccessSet& set) {
   for (const allocator::BlockId id : set) RecordOf(id).in_struct.store(true);
 }
 

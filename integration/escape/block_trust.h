@@ -27,9 +27,9 @@ class BlockTrust final : public allocator::LeavePermission {
 
   // Records that a kernel with this tag is about to be launched with these blocks. Thread-safe; lock-free
   // once the kernel and the blocks are known.
-  void NoteLaunch(uint64_t tag, const allocator::AccessSet& set);
+  void RecordLaunch(uint64_t tag, const allocator::AccessSet& set);
   // Records that the blocks were named from inside a struct that was passed by value. Thread-safe.
-  void NoteInStruct(const allocator::AccessSet& set);
+  void RecordInStruct(const allocator::AccessSet& set);
   // Forgets what is known of the block. The caller does so before it frees the block, whose id goes to
   // another block then.
   void Forget(allocator::BlockId block);

@@ -61,10 +61,10 @@ std::string Quoted(std::string_view word) {
 // Cuts a parameter's number off the front of `text`. Returns false if there is none, or none that a kernel
 // may have.
 bool TakeNumber(std::string_view* text, uint32_t* number) {
-  constexpr uint32_t kMostParameters = 4096;
+  constexpr uint32_t kMaxParameters = 4096;
   const char* const end = text->data() + text->size();
   const auto [rest, error] = std::from_chars(text->data(), end, *number);
-  if (error != std::errc() || *number >= kMostParameters) return false;
+  if (error != std::errc() || *number >= kMaxParameters) return false;
   text->remove_prefix(static_cast<size_t>(rest - text->data()));
   return true;
 }

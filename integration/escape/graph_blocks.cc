@@ -110,7 +110,7 @@ bool GraphBlocks::Follows(CUgraph graph) const {
   return FollowsLocked(graph);
 }
 
-void GraphBlocks::NoteMade(CUgraph graph) {
+void GraphBlocks::RecordMade(CUgraph graph) {
   os::MutexLock lock(&mu_);
   const auto [it, is_new] = graphs_.try_emplace(graph);
   if (is_new) return;
@@ -140,7 +140,7 @@ void GraphBlocks::AddBody(CUgraph graph, CUgraphNode node, CUgraph body) {
   graphs_[body].inner = false;
 }
 
-void GraphBlocks::NoteInner(CUgraph graph) {
+void GraphBlocks::RecordInner(CUgraph graph) {
   os::MutexLock lock(&mu_);
   graphs_.try_emplace(graph, Graph{{}, {}, {}, true});
 }

@@ -52,14 +52,14 @@ class GraphBlocks {
   bool Follows(CUgraph graph) const;
   // Records that the driver has just made `graph`. An earlier graph with this handle has ended unseen, inside
   // another graph.
-  void NoteMade(CUgraph graph);
+  void RecordMade(CUgraph graph);
   void AddToGraph(CUgraph graph, const Ranges& ranges);
   // Records that `node` of `graph` runs `body`, which it owns: the body of a conditional node, or a child
   // that was moved in. Everything that is added to the body, then or later, counts as the graph's.
   void AddBody(CUgraph graph, CUgraphNode node, CUgraph body);
   // Records that the driver gave out a graph that belongs to a node. Unless it is a body that is known, its
   // owner is unknown, and the graph is not followed.
-  void NoteInner(CUgraph graph);
+  void RecordInner(CUgraph graph);
   // Records that the node is gone, and its bodies with it. The memory that they named stays with the graph.
   void DropNode(CUgraphNode node);
   // Records that a node of `graph`, or a copy of `graph`, now runs what `part` runs. Does nothing if `part`

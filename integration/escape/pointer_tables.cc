@@ -30,7 +30,7 @@ void PointerTables::Moved(uint64_t source, uint64_t bytes, uint64_t destination,
 
 bool PointerTables::Add(const std::vector<TableEntry>& entries, std::vector<PinTicket>* tickets) {
   os::MutexLock lock(&mu_);
-  if (entries_.size() + entries.size() > kMostEntries) {
+  if (entries_.size() + entries.size() > kMaxEntries) {
     tickets->clear();
     return false;
   }
@@ -91,7 +91,7 @@ void PointerTables::SetBoundsLocked() {
   end_.store(entries_.empty() ? 0 : entries_.rbegin()->first + kLongestEntry, std::memory_order_release);
 }
 
-void PointerTables::NoteGlobal(const void* module, uint64_t address, uint64_t bytes) {
+void PointerTables::RecordGlobal(const void* module, uint64_t address, uint64_t bytes) {
   os::MutexLock lock(&mu_);
   globals_[address] = {bytes, module};
 }

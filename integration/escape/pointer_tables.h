@@ -32,7 +32,7 @@ struct TableEntry {
 
 class PointerTables {
  public:
-  static constexpr size_t kMostEntries = 1 << 16;
+  static constexpr size_t kMaxEntries = 1 << 16;
 
   // Returns whether an entry may lie in the range. Lock-free; may miss an entry that another thread is
   // adding.
@@ -46,7 +46,7 @@ class PointerTables {
   void Moved(uint64_t source, uint64_t bytes, uint64_t destination, std::vector<TableEntry>* out) const;
 
   // Adds entries whose targets the tickets pin. One pin of each target is kept here; the others are left in
-  // `tickets` for the caller to end. Returns false if there would be more than kMostEntries: nothing is
+  // `tickets` for the caller to end. Returns false if there would be more than kMaxEntries: nothing is
   // added, the tickets are emptied, and the targets stay pinned until they are freed.
   bool Add(const std::vector<TableEntry>& entries, std::vector<PinTicket>* tickets);
   // The kinds of change to a range of device memory. A copy or a memset may leave the rest of a kernel's
@@ -62,14 +62,14 @@ class PointerTables {
   // it away.
   void SetKernelTableListener(void (*listener)()) { listener_.store(listener); }
   // The caller is about to make a launch that writes a table.
-  void NoteKernelTable() {
+  void RecordKernelTable() {
     if (const auto listener = listener_.load(); listener != nullptr && !kernel_table_seen_.exchange(true))
       listener();
   }
 
   // Globals of modules. The targets of addresses that are copied into one are pinned for the reason
   // kModuleGlobal, until the module is unloaded.
-  void NoteGlobal(const void* module, uint64_t address, uint64_t bytes);
+  void RecordGlobal(const void* module, uint64_t address, uint64_t bytes);
   bool IsGlobal(uint64_t address) const;
   // Forgets the module's globals, or those of every module if it is null, and does for each what Remove does.
   void DropGlobals(const void* module, std::vector<PinTicket>* ended);

@@ -42,7 +42,7 @@ void TensorMaps::Write(Entry* entry, uint64_t hash, const Range& range) {
   entry->version.store(version + 2, std::memory_order_release);
 }
 
-bool TensorMaps::Note(const void* content, const Range& range, const allocator::AddressMap& addresses) {
+bool TensorMaps::Record(const void* content, const Range& range, const allocator::AddressMap& addresses) {
   const uint64_t hash = HashOf(content);
   os::MutexLock lock(&mu_);
   Set* sets = sets_.load(std::memory_order_relaxed);

@@ -37,7 +37,7 @@ class TensorMaps {
 
   // Records that the 128 bytes at `content` lead to `range`. Returns false if its places are taken by maps
   // whose blocks still exist: the caller then pins the blocks. Thread-safe; takes the lock.
-  bool Note(const void* content, const Range& range, const allocator::AddressMap& addresses);
+  bool Record(const void* content, const Range& range, const allocator::AddressMap& addresses);
   // Returns the range that the 128 bytes at `content` lead to; a range of no bytes if they are no known map.
   // Lock-free.
   Range Find(const void* content) const;

@@ -100,7 +100,8 @@ void ForEachBody(const Params& params, Visit&& visit) {
 
 }  // namespace
 
-void NoteGraphsAdded(GraphBlocks* graphs, CUgraph graph, CUgraphNode node, const CUgraphNodeParams& params) {
+void RecordGraphsAdded(GraphBlocks* graphs, CUgraph graph, CUgraphNode node,
+                       const CUgraphNodeParams& params) {
   if (ValueOf(params.type) == CU_GRAPH_NODE_TYPE_GRAPH) {
     if (TakesOver(params.graph)) {
       graphs->AddBody(graph, node, params.graph.graph);
@@ -112,13 +113,14 @@ void NoteGraphsAdded(GraphBlocks* graphs, CUgraph graph, CUgraphNode node, const
   ForEachBody(params, [&](CUgraph body) { graphs->AddBody(graph, node, body); });
 }
 
-void NoteGraphsSet(GraphBlocks* graphs, CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams& params) {
+void RecordGraphsSet(GraphBlocks* graphs, CUgraphExec exec, CUgraphNode node,
+                     const CUgraphNodeParams& params) {
   if (ValueOf(params.type) == CU_GRAPH_NODE_TYPE_GRAPH) graphs->SetChild(exec, node, params.graph.graph);
 }
 
-void NoteGraphsFound(GraphBlocks* graphs, const CUgraphNodeParams& params) {
-  if (ValueOf(params.type) == CU_GRAPH_NODE_TYPE_GRAPH) graphs->NoteInner(params.graph.graph);
-  ForEachBody(params, [&](CUgraph body) { graphs->NoteInner(body); });
+void RecordGraphsFound(GraphBlocks* graphs, const CUgraphNodeParams& params) {
+  if (ValueOf(params.type) == CU_GRAPH_NODE_TYPE_GRAPH) graphs->RecordInner(params.graph.graph);
+  ForEachBody(params, [&](CUgraph body) { graphs->RecordInner(body); });
 }
 
 void CollectGraph(AccessSetBuilder* builder, CUgraph graph) {
@@ -211,12 +213,12 @@ uint64_t TensorBytes(CUtensorMapDataType type, cuuint32_t rank, const cuuint64_t
   return std::max<uint64_t>(bytes, 1);
 }
 
-CUresult NoteTensorMap(const RowInfo& row, const CUtensorMap* map, uint64_t address, uint64_t bytes) {
+CUresult RecordTensorMap(const RowInfo& row, const CUtensorMap* map, uint64_t address, uint64_t bytes) {
   HookScope scope;
   AccessSetBuilder* const builder = scope.builder();
   if (builder == nullptr || map == nullptr || !builder->map().Contains(address)) return CUDA_SUCCESS;
   HookState* const state = builder->state();
-  if (state->tensor_maps.Note(map, {address, bytes}, builder->map())) return CUDA_SUCCESS;
+  if (state->tensor_maps.Record(map, {address, bytes}, builder->map())) return CUDA_SUCCESS;
   builder->Range(address, bytes);
   state->pin_reports.Report(allocator::PinReason::kUnknownCall, row.symbol);
   return PassPinning(builder, allocator::PinReason::kUnknownCall, [] { return CUDA_SUCCESS; });
@@ -229,10 +231,10 @@ CUresult TensorMapMoved::Call(const RowInfo& row, decltype(&::cuTensorMapReplace
   const uint64_t known = map == nullptr ? 0 : GetHookState()->tensor_maps.Find(map).bytes;
   const CUresult result = real(map, address);
   if (result != CUDA_SUCCESS) return result;
-  return NoteTensorMap(row, map, AddressOf(address), std::max<uint64_t>(known, 1));
+  return RecordTensorMap(row, map, AddressOf(address), std::max<uint64_t>(known, 1));
 }
 
-void ExportTable::Note(const CUuuid& id, const void* caller) {
+void ExportTable::Record(const CUuuid& id, const void* caller) {
   if (IsKnown(id)) return;
   HookState* const state = GetHookState();
   const std::string name = TableName(id);

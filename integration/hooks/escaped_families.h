@@ -18,11 +18,12 @@ namespace spillway::integration {
 
 // Records the graphs that a new node of `graph` runs: a child, or the bodies that the driver has made for it.
 // Null: it is not known whose node that is.
-void NoteGraphsAdded(GraphBlocks* graphs, CUgraph graph, CUgraphNode node, const CUgraphNodeParams& params);
+void RecordGraphsAdded(GraphBlocks* graphs, CUgraph graph, CUgraphNode node, const CUgraphNodeParams& params);
 // Records that the node of the executable graph runs another child.
-void NoteGraphsSet(GraphBlocks* graphs, CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams& params);
+void RecordGraphsSet(GraphBlocks* graphs, CUgraphExec exec, CUgraphNode node,
+                     const CUgraphNodeParams& params);
 // Records the graphs that belong to a node whose parameters the driver gives out.
-void NoteGraphsFound(GraphBlocks* graphs, const CUgraphNodeParams& params);
+void RecordGraphsFound(GraphBlocks* graphs, const CUgraphNodeParams& params);
 // Adds what the child among the parameters names, if there is one, to the builder's set.
 void CollectChild(AccessSetBuilder* builder, const CUgraphNodeParams* params);
 // Adds what the graph names. Evictions end if that is not known.
@@ -48,7 +49,7 @@ struct NodeParameters {
     if (builder == nullptr) {
       const CUresult result = real(args...);
       // No block exists yet, but the graphs inside the node may get nodes that name one later.
-      if (result == CUDA_SUCCESS && !InsideHookedCall()) NoteGraphs(&GetHookState()->graphs, args...);
+      if (result == CUDA_SUCCESS && !InsideHookedCall()) RecordGraphs(&GetHookState()->graphs, args...);
       return result;
     }
     GraphBlocks& graphs = builder->state()->graphs;
@@ -61,13 +62,13 @@ struct NodeParameters {
     if (result != CUDA_SUCCESS) return result;
     if (exec == nullptr) {
       graphs.AddToGraph(graph, named);
-      NoteGraphs(&graphs, args...);
+      RecordGraphs(&graphs, args...);
       return result;
     }
     const CUgraphNode node = FirstOf<CUgraphNode>(args...);
     graphs.SetNode(exec, node, named);
     if (const CUgraphNodeParams* const params = FirstOf<CUgraphNodeParams*>(args...))
-      NoteGraphsSet(&graphs, exec, node, *params);
+      RecordGraphsSet(&graphs, exec, node, *params);
     return result;
   }
 
@@ -75,14 +76,14 @@ struct NodeParameters {
   // Records the graphs inside a node of a graph that is made or gets other parameters. They may get nodes
   // that name blocks once there are blocks.
   template <typename... A>
-  static void NoteGraphs(GraphBlocks* graphs, A... args) {
+  static void RecordGraphs(GraphBlocks* graphs, A... args) {
     const CUgraphNodeParams* const params = FirstOf<CUgraphNodeParams*>(args...);
     if (params == nullptr || FirstOf<CUgraphExec>(args...) != nullptr) return;
     const CUgraph graph = FirstOf<CUgraph>(args...);
     CUgraphNode* const made = FirstOf<CUgraphNode*>(args...);
     // The owner of a child that is put in is not known without a graph among the arguments.
-    if (graph == nullptr) NoteGraphsAdded(graphs, nullptr, nullptr, *params);
-    if (graph != nullptr && made != nullptr) NoteGraphsAdded(graphs, graph, *made, *params);
+    if (graph == nullptr) RecordGraphsAdded(graphs, nullptr, nullptr, *params);
+    if (graph != nullptr && made != nullptr) RecordGraphsAdded(graphs, graph, *made, *params);
   }
 };
 
@@ -91,7 +92,7 @@ struct GraphMade {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphCreate) real, CUgraph* graph, unsigned int flags) {
     HookState* const state = GetHookState();
     const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(graph, flags); });
-    if (result == CUDA_SUCCESS && graph != nullptr) state->graphs.NoteMade(*graph);
+    if (result == CUDA_SUCCESS && graph != nullptr) state->graphs.RecordMade(*graph);
     return result;
   }
 };
@@ -127,7 +128,7 @@ struct GraphCloned {
     HookState* const state = GetHookState();
     const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(clone, original); });
     if (result != CUDA_SUCCESS || clone == nullptr) return result;
-    state->graphs.NoteMade(*clone);
+    state->graphs.RecordMade(*clone);
     state->graphs.Include(*clone, original);
     return result;
   }
@@ -180,16 +181,16 @@ struct InnerGraphFound {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphChildGraphNodeGetGraph) real, CUgraphNode node,
                        CUgraph* graph) {
     const CUresult result = real(node, graph);
-    if (result == CUDA_SUCCESS && graph != nullptr) GetHookState()->graphs.NoteInner(*graph);
+    if (result == CUDA_SUCCESS && graph != nullptr) GetHookState()->graphs.RecordInner(*graph);
     return result;
   }
   static CUresult Call(const RowInfo&, decltype(&::cuGraphNodeGetParams) real, CUgraphNode node,
                        CUgraphNodeParams* params) {
     const CUresult result = real(node, params);
     if (result != CUDA_SUCCESS || params == nullptr) return result;
-    NoteGraphsFound(&GetHookState()->graphs, *params);
+    RecordGraphsFound(&GetHookState()->graphs, *params);
     if (ValueOf(params->type) == CU_GRAPH_NODE_TYPE_KERNEL)
-      NoteKernelOfNode(&GetHookState()->functions, params->kernel);
+      RecordKernelOfNode(&GetHookState()->functions, params->kernel);
     return result;
   }
 };
@@ -274,7 +275,7 @@ uint64_t TensorBytes(CUtensorMapDataType type, cuuint32_t rank, const cuuint64_t
                      const cuuint64_t* strides);
 // Records a map over memory of ours. If there is no place for it, pins its blocks; the result is then the
 // gate's.
-CUresult NoteTensorMap(const RowInfo& row, const CUtensorMap* map, uint64_t address, uint64_t bytes);
+CUresult RecordTensorMap(const RowInfo& row, const CUtensorMap* map, uint64_t address, uint64_t bytes);
 
 // The encoders: (map*, data type, rank, address, sizes, strides, ...). A map over memory of ours is recorded
 // after the driver has written it, since it is found again by its bytes.
@@ -287,7 +288,7 @@ struct TensorMapEncoded {
                        const cuuint64_t* sizes, const cuuint64_t* strides, Rest... rest) {
     const CUresult result = real(map, type, rank, address, sizes, strides, rest...);
     if (result != CUDA_SUCCESS) return result;
-    return NoteTensorMap(row, map, AddressOf(address), TensorBytes(type, rank, sizes, strides));
+    return RecordTensorMap(row, map, AddressOf(address), TensorBytes(type, rank, sizes, strides));
   }
 };
 // cuTensorMapReplaceAddress: the map with its new address is recorded. The old content shows how many bytes
@@ -306,7 +307,7 @@ struct TensorMapReclassed {
         map == nullptr ? TensorMaps::Range{} : GetHookState()->tensor_maps.Find(map);
     const CUresult result = real(map, rest...);
     if (result != CUDA_SUCCESS || known.bytes == 0) return result;
-    return NoteTensorMap(row, map, known.address, known.bytes);
+    return RecordTensorMap(row, map, known.address, known.bytes);
   }
 };
 // (address*, bytes*, module or library, name): the global is recorded, since small copies into it may be
@@ -320,7 +321,7 @@ struct GlobalFound {
     HookState* const state = GetHookState();
     const CUresult result =
         CallWithRetry(state, kUnknownBytes, [&] { return real(address, bytes, module, name); });
-    if (result == CUDA_SUCCESS && address != nullptr) state->tables.NoteGlobal(module, *address, *bytes);
+    if (result == CUDA_SUCCESS && address != nullptr) state->tables.RecordGlobal(module, *address, *bytes);
     return result;
   }
 };
@@ -333,13 +334,13 @@ struct ExportTable {
                                                       const void** table, const CUuuid* id) {
     const void* const caller = __builtin_return_address(0);  // in the library that asks
     const CUresult result = real(table, id);
-    if (result == CUDA_SUCCESS && id != nullptr) Note(*id, caller);
+    if (result == CUDA_SUCCESS && id != nullptr) Record(*id, caller);
     return result;
   }
 
  private:
   // Logs a table that is not known. The source lists the tables that are known and taken as harmless.
-  static void Note(const CUuuid& id, const void* caller);
+  static void Record(const CUuuid& id, const void* caller);
 };
 
 }  // namespace spillway::integration

@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kFirstCapacity = 1024;
 // A driver that never answers "past the end" must not hang the launch; no kernel has more than 32,764 bytes
 // of parameters.
-constexpr size_t kMostParams = 32764;
+constexpr size_t kMaxParams = 32764;
 
 // Returns the path of the shared object that contains `address`; empty for memory of no object.
 std::string_view ObjectAt(const void* address) {
@@ -23,7 +23,7 @@ std::string_view ObjectAt(const void* address) {
 
 // ---- Kinds of handles.
 
-bool HandleKinds::Note(const void* handle, HandleKind kind, const void* owner) {
+bool HandleKinds::Record(const void* handle, HandleKind kind, const void* owner) {
   const auto library = libraries_.find(owner);
   if (library != libraries_.end()) owner = library->second;
   Origin& known = origins_[handle];
@@ -69,7 +69,7 @@ std::string ModuleOrigins::LibraryAt(const void* image, const void* caller) {
   return FileNameOf(holder.empty() ? ObjectAt(caller) : holder);
 }
 
-void ModuleOrigins::Note(const void* handle, std::string file) {
+void ModuleOrigins::Record(const void* handle, std::string file) {
   os::MutexLock lock(&mu_);
   files_[handle] = std::move(file);
 }
@@ -146,39 +146,39 @@ FunctionRegistry::FunctionRegistry(const FunctionQueries* queries) : queries_(qu
 
 FunctionRegistry::~FunctionRegistry() = default;
 
-void FunctionRegistry::NoteFunction(CUfunction function, CUmodule module) {
+void FunctionRegistry::RecordFunction(CUfunction function, CUmodule module) {
   os::MutexLock lock(&mu_);
-  NoteLocked(function, HandleKind::kFunction, module);
+  RecordLocked(function, HandleKind::kFunction, module);
 }
 
-void FunctionRegistry::NoteKernel(CUkernel kernel, CUlibrary library) {
+void FunctionRegistry::RecordKernel(CUkernel kernel, CUlibrary library) {
   os::MutexLock lock(&mu_);
-  NoteLocked(kernel, HandleKind::kKernel, library);
+  RecordLocked(kernel, HandleKind::kKernel, library);
 }
 
-void FunctionRegistry::NoteFunctionOf(CUfunction function, CUkernel kernel) {
+void FunctionRegistry::RecordFunctionOf(CUfunction function, CUkernel kernel) {
   os::MutexLock lock(&mu_);
-  NoteLocked(function, HandleKind::kFunction, kinds_.Find(kernel).owner);
+  RecordLocked(function, HandleKind::kFunction, kinds_.Find(kernel).owner);
 }
 
-void FunctionRegistry::NoteModuleOf(CUmodule module, CUlibrary library) {
+void FunctionRegistry::RecordModuleOf(CUmodule module, CUlibrary library) {
   os::MutexLock lock(&mu_);
-  kinds_.NoteModuleOf(module, library);
+  kinds_.RecordModuleOf(module, library);
 }
 
-void FunctionRegistry::NoteNamed(void* handle, HandleKind kind) {
+void FunctionRegistry::RecordNamed(void* handle, HandleKind kind) {
   {
     os::MutexLock lock(&mu_);
     if (kinds_.Find(handle).kind != HandleKind::kUnknown) return;
   }
   const void* const owner = queries_->Owner(handle, kind);
   os::MutexLock lock(&mu_);
-  if (kinds_.Find(handle).kind == HandleKind::kUnknown) NoteLocked(handle, kind, owner);
+  if (kinds_.Find(handle).kind == HandleKind::kUnknown) RecordLocked(handle, kind, owner);
 }
 
 // The kind is looked up before the question, which must not be asked about a handle of the other kind, and
 // again after it, since other threads are given handles meanwhile.
-void FunctionRegistry::NoteGiven(void* handle, HandleKind kind) {
+void FunctionRegistry::RecordGiven(void* handle, HandleKind kind) {
   const void* owner = nullptr;
   for (const bool asked : {false, true}) {
     if (asked) owner = queries_->Owner(handle, kind);
@@ -189,14 +189,14 @@ void FunctionRegistry::NoteGiven(void* handle, HandleKind kind) {
     if (known.owner != nullptr) owner = known.owner;
     kinds_.Drop(handle);
     DropLocked(handle);
-    if (!differ) NoteLocked(handle, kind, owner);
+    if (!differ) RecordLocked(handle, kind, owner);
     return;
   }
 }
 
-void FunctionRegistry::NoteContextEnd() {
+void FunctionRegistry::RecordContextEnd() {
   os::MutexLock lock(&mu_);
-  kinds_.NoteContextEnd();
+  kinds_.RecordContextEnd();
 }
 
 void FunctionRegistry::Forget(const void* owner) {
@@ -205,8 +205,8 @@ void FunctionRegistry::Forget(const void* owner) {
 }
 
 // Anything that was learnt of the handle before belongs to something else.
-void FunctionRegistry::NoteLocked(const void* handle, HandleKind kind, const void* owner) {
-  if (kinds_.Note(handle, kind, owner)) DropLocked(handle);
+void FunctionRegistry::RecordLocked(const void* handle, HandleKind kind, const void* owner) {
+  if (kinds_.Record(handle, kind, owner)) DropLocked(handle);
 }
 
 void FunctionRegistry::DropLocked(const void* handle) {
@@ -277,7 +277,7 @@ NcclKernel FunctionRegistry::NcclOf(const FunctionInfo& info) const {
 FunctionQueries::Answer FunctionRegistry::AskLayout(void* handle, HandleKind kind,
                                                     ParamLayout* layout) const {
   using Answer = FunctionQueries::Answer;
-  for (size_t i = 0; i <= kMostParams; ++i) {
+  for (size_t i = 0; i <= kMaxParams; ++i) {
     size_t bytes = 0;
     const Answer answer = queries_->ParamSize(handle, kind, i, &bytes);
     if (answer == Answer::kNone) return Answer::kOk;

@@ -45,14 +45,14 @@ class HandleKinds {
 
   // Records that the driver has given out `handle`, a kernel of `owner`. Returns false if that was known and
   // no context has ended since; a handle without an owner is never known.
-  bool Note(const void* handle, HandleKind kind, const void* owner);
+  bool Record(const void* handle, HandleKind kind, const void* owner);
   // Forgets the handle.
   void Drop(const void* handle);
   // Records that `module` is that of `library`: what comes from it ends with the library.
-  void NoteModuleOf(const void* module, const void* library) { libraries_[module] = library; }
+  void RecordModuleOf(const void* module, const void* library) { libraries_[module] = library; }
   // Records that a context ends, or has ended: a function that is given out from now on may have the handle
   // of another.
-  void NoteContextEnd() { ++context_ends_; }
+  void RecordContextEnd() { ++context_ends_; }
   // Returns what is known of the handle; an Origin without a kind if it was not seen.
   Origin Find(const void* handle) const;
   // Forgets the handles of `owner`, and returns them. `owner` is about to end, or has just begun (an earlier
@@ -110,11 +110,11 @@ class ModuleOrigins {
   // Records that a module or library was loaded from the image at `image` by code at `caller`. Its origin is
   // the shared object that contains the image; for an image made at run time it is the one that contains the
   // caller.
-  void NoteImage(const void* handle, const void* image, const void* caller) {
-    if (enabled()) Note(handle, LibraryAt(image, caller));
+  void RecordImage(const void* handle, const void* image, const void* caller) {
+    if (enabled()) Record(handle, LibraryAt(image, caller));
   }
-  void NoteFile(const void* handle, const char* path) {
-    if (enabled() && path != nullptr) Note(handle, FileNameOf(path));
+  void RecordFile(const void* handle, const char* path) {
+    if (enabled() && path != nullptr) Record(handle, FileNameOf(path));
   }
   // Returns the file name without folders; empty if not known.
   std::string Find(const void* handle) const;
@@ -122,7 +122,7 @@ class ModuleOrigins {
  private:
   static std::string LibraryAt(const void* image, const void* caller);
   static std::string FileNameOf(std::string_view path);
-  void Note(const void* handle, std::string file);
+  void Record(const void* handle, std::string file);
 
   std::atomic<bool> enabled_{false};
   mutable os::Mutex mu_{os::LockRank::kRegistry};
@@ -185,21 +185,21 @@ class FunctionRegistry {
 
   // ---- Handles as the driver gives them out. Thread-safe; each call takes the lock.
 
-  void NoteFunction(CUfunction function, CUmodule module);
-  void NoteKernel(CUkernel kernel, CUlibrary library);
+  void RecordFunction(CUfunction function, CUmodule module);
+  void RecordKernel(CUkernel kernel, CUlibrary library);
   // Records the function of a kernel in one context. It ends with the kernel's library.
-  void NoteFunctionOf(CUfunction function, CUkernel kernel);
-  void NoteModuleOf(CUmodule module, CUlibrary library);
+  void RecordFunctionOf(CUfunction function, CUkernel kernel);
+  void RecordModuleOf(CUmodule module, CUlibrary library);
   // Records a handle that a member of the job's struct names, and which thereby has that kind (nodes of
   // graphs). If the handle is new to us, the driver is asked for its owner.
-  void NoteNamed(void* handle, HandleKind kind);
+  void RecordNamed(void* handle, HandleKind kind);
   // Records a handle in a struct that the driver has filled. Its layout is asked for anew whatever is known
   // of it: the owner may be a module that no call has shown, whose end no call shows either, and whose
   // handles go to the next one. If the handle came from a call that gives out another kind, one of the two is
   // wrong: nothing is known of the handle from then on, and nothing is asked.
-  void NoteGiven(void* handle, HandleKind kind);
+  void RecordGiven(void* handle, HandleKind kind);
   // Records that a context ends, or has ended.
-  void NoteContextEnd();
+  void RecordContextEnd();
   // Forgets the handles of a module or library that is about to be unloaded, or has just been loaded.
   void Forget(const void* owner);
 
@@ -221,7 +221,8 @@ class FunctionRegistry {
   FunctionInfo Ask(void* handle, const HandleKinds::Origin& origin) const;
   NcclKernel NcclOf(const FunctionInfo& info) const;
   FunctionQueries::Answer AskLayout(void* handle, HandleKind kind, ParamLayout* layout) const;
-  void NoteLocked(const void* handle, HandleKind kind, const void* owner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RecordLocked(const void* handle, HandleKind kind, const void* owner)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DropLocked(const void* handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   const FunctionInfo* InternLocked(FunctionInfo info) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void InsertLocked(void* handle, const FunctionInfo* info) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -247,12 +248,12 @@ class FunctionRegistry {
 // Records the kernel of a graph's node from the parameters that the driver gives out, in which each kind has
 // a member of its own.
 template <typename Params>
-void NoteKernelOfNode(FunctionRegistry* functions, const Params& params) {
+void RecordKernelOfNode(FunctionRegistry* functions, const Params& params) {
   if constexpr (requires { params.kern; }) {
     if (params.func == nullptr && params.kern != nullptr)
-      functions->NoteGiven(params.kern, HandleKind::kKernel);
+      functions->RecordGiven(params.kern, HandleKind::kKernel);
   }
-  if (params.func != nullptr) functions->NoteGiven(params.func, HandleKind::kFunction);
+  if (params.func != nullptr) functions->RecordGiven(params.func, HandleKind::kFunction);
 }
 
 }  // namespace spillway::integration

@@ -18,7 +18,7 @@ CUstream HandleFor(StreamRef stream) {
 }
 
 // More than any block has, so the tables can be asked before the block's size is looked up.
-constexpr uint64_t kMostBlockBytes = uint64_t{1} << 40;
+constexpr uint64_t kMaxBlockBytes = uint64_t{1} << 40;
 
 }  // namespace
 
@@ -92,11 +92,11 @@ void SwitchEvictionOff(HookState* state, const char* reason) {
 
 // ---- Ends of pins.
 
-void NoteBlockFreed(uint64_t address) {
+void RecordBlockFreed(uint64_t address) {
   HookState* const state = GetHookState();
   HookContext* const context = ContextOf(state);
   if (context == nullptr) return;
-  const bool has_entries = !context->strict && state->tables.MayOverlap(address, kMostBlockBytes);
+  const bool has_entries = !context->strict && state->tables.MayOverlap(address, kMaxBlockBytes);
   if (context->trust == nullptr && !has_entries) return;
   allocator::Residency::Range range;
   if (!FindOurs(context, address, &range) || range.base != address) return;  // a free that will fail
@@ -108,7 +108,7 @@ void NoteBlockFreed(uint64_t address) {
   EndPins(context->devices, &ended, {{}, block});
 }
 
-void NoteExternalFreed(uint64_t address, uint64_t bytes, const allocator::EscapedUsers& users) {
+void RecordExternalFreed(uint64_t address, uint64_t bytes, const allocator::EscapedUsers& users) {
   HookState* const state = GetHookState();
   HookContext* const context = ContextOf(state);
   if (context == nullptr || context->strict || !state->tables.MayOverlap(address, bytes)) return;
@@ -117,7 +117,7 @@ void NoteExternalFreed(uint64_t address, uint64_t bytes, const allocator::Escape
   EndPins(context->devices, &ended, users);
 }
 
-void NoteGlobalsGone(const void* module) {
+void RecordGlobalsGone(const void* module) {
   HookState* const state = GetHookState();
   HookContext* const context = ContextOf(state);
   std::vector<PinTicket> ended;

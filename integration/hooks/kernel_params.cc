@@ -15,7 +15,7 @@ using allocator::AccessSet;
 using allocator::AddressMap;
 
 // A malformed `extra` list must not be followed forever; CUDA defines two keys.
-constexpr int kMostExtraKeys = 8;
+constexpr int kMaxExtraKeys = 8;
 
 inline uint64_t WordAt(const char* bytes, size_t index) {
   uint64_t word;
@@ -163,7 +163,7 @@ void ScanBytes(const void* bytes, size_t size, const AddressMap& map, AccessSet*
 ExtraBuffer FindExtraBuffer(void* const* extra) {
   ExtraBuffer found;
   const size_t* size = nullptr;
-  for (int i = 0; extra != nullptr && i < kMostExtraKeys && extra[2 * i] != CU_LAUNCH_PARAM_END; ++i) {
+  for (int i = 0; extra != nullptr && i < kMaxExtraKeys && extra[2 * i] != CU_LAUNCH_PARAM_END; ++i) {
     const void* key = extra[2 * i];
     void* const value = extra[2 * i + 1];
     if (key == CU_LAUNCH_PARAM_BUFFER_POINTER) {

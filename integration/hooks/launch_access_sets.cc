@@ -17,7 +17,7 @@ void CollectKernelNode(AccessSetBuilder* builder, const Params& params) {
   if constexpr (requires { params.kern; }) {
     if (function == nullptr && params.kern != nullptr) {
       function = params.kern;
-      builder->state()->functions.NoteNamed(function, HandleKind::kKernel);
+      builder->state()->functions.RecordNamed(function, HandleKind::kKernel);
     }
   }
   CollectKernel(builder, function, params.kernelParams, params.extra);
@@ -43,8 +43,8 @@ bool NamesItsWorks(const FunctionInfo& info, void* const* params, const ExtraBuf
   return params != nullptr && NcclWorksAreInArguments(params[0], bytes);
 }
 
-void NoteUnusual(AccessSetBuilder* builder, const FunctionInfo& info, void* const* params,
-                 const ExtraBuffer& extra) {
+void RecordUnusual(AccessSetBuilder* builder, const FunctionInfo& info, void* const* params,
+                   const ExtraBuffer& extra) {
   if (info.of_unknown_origin && (params != nullptr || extra.bytes != nullptr)) {
     builder->OfUnknownOrigin();
   } else if (info.unanswered && (params != nullptr || extra.bytes != nullptr || info.name.empty())) {
@@ -85,8 +85,8 @@ bool IsDeviceAddress(const AccessSetBuilder& builder, uint64_t word, TablesOfLau
 
 // Records a table at each address among the words. Most launches of some writers name no block: what they
 // write matters only over an earlier table, and the driver is not asked.
-void NoteTables(AccessSetBuilder* builder, const void* words, size_t count, bool fills,
-                TablesOfLaunch* tables) {
+void RecordTables(AccessSetBuilder* builder, const void* words, size_t count, bool fills,
+                  TablesOfLaunch* tables) {
   for (size_t i = 0; i < count; ++i) {
     uint64_t word = 0;
     std::memcpy(&word, static_cast<const char*>(words) + i * sizeof(word), sizeof(word));
@@ -114,11 +114,11 @@ void CollectWriter(AccessSetBuilder* builder, const FunctionInfo& info, void* co
   const DenyList::Entry& row = *info.denied;
   const bool by_number = !row.tables.empty() && FitsRow(row, info.layout);
   TablesOfLaunch tables;
-  NoteTables(builder, buffer.bytes, buffer.size / sizeof(uint64_t), false, &tables);
+  RecordTables(builder, buffer.bytes, buffer.size / sizeof(uint64_t), false, &tables);
   for (const ParamLayout::Entry& entry : info.layout.entries()) {
     const bool is_table = !by_number || std::binary_search(row.tables.begin(), row.tables.end(), entry.index);
     if (params == nullptr || params[entry.index] == nullptr || !is_table) continue;
-    NoteTables(builder, params[entry.index], entry.words, by_number && row.fills, &tables);
+    RecordTables(builder, params[entry.index], entry.words, by_number && row.fills, &tables);
   }
   const bool known = builder->set().empty() || (tables.any && !tables.untold);
   if (known && builder->denied == &info)
@@ -196,14 +196,14 @@ const FunctionInfo* FindFunction(HookState* state, void* function) {
 }
 
 // Records the launch for SPILLWAY_TRUST=strict.
-void NoteTrust(AccessSetBuilder* builder, const FunctionInfo& info, void* const* params) {
+void RecordTrust(AccessSetBuilder* builder, const FunctionInfo& info, void* const* params) {
   BlockTrust* const trust = builder->context()->trust;
   if (params != nullptr) {
     allocator::AccessSet in_structs;
     CollectFromStructs(params, info.layout, builder->map(), &in_structs);
-    trust->NoteInStruct(in_structs);
+    trust->RecordInStruct(in_structs);
   }
-  trust->NoteLaunch(info.tag, builder->set());
+  trust->RecordLaunch(info.tag, builder->set());
 }
 
 }  // namespace
@@ -213,7 +213,7 @@ void CollectKernel(AccessSetBuilder* builder, void* function, void* const* param
   const FunctionInfo* const info = FindFunction(builder->state(), function);
   builder->tag = info->tag;
   const ExtraBuffer buffer = extra == nullptr ? ExtraBuffer{} : FindExtraBuffer(extra);
-  if (__builtin_expect(!info->plain, 0)) NoteUnusual(builder, *info, params, buffer);
+  if (__builtin_expect(!info->plain, 0)) RecordUnusual(builder, *info, params, buffer);
   if (params != nullptr) {
     ScanKernelParams(params, info->layout, builder->map(), &builder->set());
     if (__builtin_expect(info->layout.wide(), 0) && builder->state()->tensor_maps.any()) {
@@ -228,7 +228,7 @@ void CollectKernel(AccessSetBuilder* builder, void* function, void* const* param
       info->denied->action == DenyList::Action::kWriter) {
     CollectWriter(builder, *info, params, buffer);
   }
-  if (__builtin_expect(builder->context()->trust != nullptr, 0)) NoteTrust(builder, *info, params);
+  if (__builtin_expect(builder->context()->trust != nullptr, 0)) RecordTrust(builder, *info, params);
 }
 
 void CollectNode(AccessSetBuilder* builder, const CUDA_KERNEL_NODE_PARAMS_v1* params) {

@@ -82,7 +82,7 @@ CUresult RefuseDenied(const AccessSetBuilder& builder) {
 
 // Records that a kernel in the deny list goes into a graph, whose launches do not show it. A kernel that may
 // reach everything ends evictions. The blocks that a writer names stay until they are freed.
-CUresult NoteDeniedInGraph(AccessSetBuilder* builder) {
+CUresult RecordDeniedInGraph(AccessSetBuilder* builder) {
   const DenyList::Action action = builder->denied->denied->action;
   if (action == DenyList::Action::kRefuse) return RefuseDenied(*builder);
   if (action == DenyList::Action::kEverything)
@@ -92,7 +92,7 @@ CUresult NoteDeniedInGraph(AccessSetBuilder* builder) {
 }
 
 // Records the same for a launch of NCCL's: the graph's launches would not show which blocks they reach.
-void NoteNcclInGraph(AccessSetBuilder* builder) {
+void RecordNcclInGraph(AccessSetBuilder* builder) {
   builder->NotUnderstood(
       (Demangled(builder->nccl->name) + " in a graph, with works outside of its arguments").c_str());
   builder->nccl = nullptr;
@@ -112,10 +112,10 @@ CUresult PassCaptured(AccessSetBuilder* builder, StreamRef stream, RealCall real
 }
 
 // Records what no later launch would show of a call whose blocks are pinned, or whose graph names them.
-CUresult CheckLastLook(AccessSetBuilder* builder) {
-  const CUresult noted = builder->denied == nullptr ? CUDA_SUCCESS : NoteDeniedInGraph(builder);
+CUresult CheckLastScan(AccessSetBuilder* builder) {
+  const CUresult noted = builder->denied == nullptr ? CUDA_SUCCESS : RecordDeniedInGraph(builder);
   if (noted != CUDA_SUCCESS) return noted;
-  if (builder->nccl != nullptr) NoteNcclInGraph(builder);
+  if (builder->nccl != nullptr) RecordNcclInGraph(builder);
   // A driver without memory for the kernel's code has none for its launch either.
   if (builder->unanswered != nullptr && builder->unanswered->no_memory) return CUDA_ERROR_OUT_OF_MEMORY;
   if (builder->of_unknown_origin || builder->unanswered != nullptr)
@@ -143,7 +143,7 @@ CUresult CallPinned(AccessSetBuilder* builder, const AccessSet& set, PinReason r
 }  // namespace
 
 CUresult PassPinning(AccessSetBuilder* builder, PinReason reason, PinTicket* ticket, RealCall real) {
-  if (const CUresult checked = CheckLastLook(builder); checked != CUDA_SUCCESS) return checked;
+  if (const CUresult checked = CheckLastScan(builder); checked != CUDA_SUCCESS) return checked;
   // The set has the call's own blocks, and those that a kernel will find in the memory that the call writes.
   AccessSet set = builder->set();
   for (const TableEntry& entry : builder->found()) set.Add(entry.target);
@@ -152,7 +152,7 @@ CUresult PassPinning(AccessSetBuilder* builder, PinReason reason, PinTicket* tic
 
 CUresult PassIntoGraph(AccessSetBuilder* builder, GraphBlocks::Ranges* named, RealCall real) {
   const bool writes_tables = builder->denied != nullptr;  // tables that the call does not show
-  if (const CUresult checked = CheckLastLook(builder); checked != CUDA_SUCCESS) return checked;
+  if (const CUresult checked = CheckLastScan(builder); checked != CUDA_SUCCESS) return checked;
   FindRanges(builder->context()->devices, builder->set(), named);
   // Kernels outside the graph may follow what it writes, and early reads come before the gate of the graph's
   // launch.
@@ -178,7 +178,7 @@ CUresult PinFound(AccessSetBuilder* builder, std::vector<PinTicket>* tickets) {
       (builder->state()->tables.IsGlobal(entry.address) ? in_globals : in_tables).Add(entry.target);
     }
   }
-  if (!by_kernel.empty()) builder->state()->tables.NoteKernelTable();
+  if (!by_kernel.empty()) builder->state()->tables.RecordKernelTable();
   const std::pair<const AccessSet*, PinReason> parts[] = {{&in_tables, PinReason::kPointerTable},
                                                           {&in_globals, PinReason::kModuleGlobal},
                                                           {&by_kernel, PinReason::kDenied}};

@@ -21,7 +21,7 @@ using allocator::Residency;
 constexpr size_t kManyBlocks = 12;
 // The most blocks that a kernel for lists names of one tensor: the parameter, its gradient, two moments, and
 // the largest of one.
-constexpr size_t kMostBlocksOfOne = 5;
+constexpr size_t kMaxBlocksOfOne = 5;
 constexpr size_t kLongestName = 160;
 
 bool HasAny(std::string_view text, std::initializer_list<std::string_view> parts) {
@@ -31,7 +31,7 @@ bool HasAny(std::string_view text, std::initializer_list<std::string_view> parts
   return false;
 }
 
-constexpr size_t kMostBlocksShown = 8;
+constexpr size_t kMaxBlocksShown = 8;
 
 const char* NameOf(CUresult result) {
   switch (result) {
@@ -52,13 +52,13 @@ std::string BlocksText(const std::vector<Residency::Range>& blocks) {
   if (blocks.empty()) return "its parameters name no block";
   std::string text =
       "its parameters name " + std::to_string(blocks.size()) + (blocks.size() == 1 ? " block:" : " blocks:");
-  for (size_t i = 0; i < blocks.size() && i < kMostBlocksShown; ++i) {
+  for (size_t i = 0; i < blocks.size() && i < kMaxBlocksShown; ++i) {
     char one[64];
     std::snprintf(one, sizeof(one), " 0x%llx (%llu bytes)", static_cast<unsigned long long>(blocks[i].base),
                   static_cast<unsigned long long>(blocks[i].bytes));
     text += one;
   }
-  return blocks.size() > kMostBlocksShown ? text + " ..." : text;
+  return blocks.size() > kMaxBlocksShown ? text + " ..." : text;
 }
 
 const char* ReasonOf(ReachesAll why) {
@@ -109,7 +109,7 @@ std::string LaunchAdvice(const std::string& kernel, size_t blocks) {
   // operators with that name if kernels are named after them.
   const bool fused = HasAny(kernel, {"FusedAdam", "FusedSgd", "FusedSGD", "FusedAdagrad", "_fused_"});
   const bool lists =
-      blocks > kMostBlocksOfOne && (fused || HasAny(kernel, {"multi_tensor_apply", "_foreach_"}));
+      blocks > kMaxBlocksOfOne && (fused || HasAny(kernel, {"multi_tensor_apply", "_foreach_"}));
   const auto add = [&text](std::string_view more) {
     text += text.empty() ? "" : " ";
     text += more;

@@ -42,7 +42,7 @@ struct ImageLoaded {
     const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(handle, image, rest...); });
     if (result != CUDA_SUCCESS || handle == nullptr) return result;
     state->functions.Forget(*handle);  // those of an earlier module
-    state->origins.NoteImage(*handle, image, caller);
+    state->origins.RecordImage(*handle, image, caller);
     return result;
   }
 };
@@ -57,7 +57,7 @@ struct FileLoaded {
     const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(handle, path, rest...); });
     if (result != CUDA_SUCCESS || handle == nullptr) return result;
     state->functions.Forget(*handle);
-    state->origins.NoteFile(*handle, path);
+    state->origins.RecordFile(*handle, path);
     return result;
   }
 };
@@ -69,7 +69,7 @@ struct ModuleEnd {
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H), H module) {
     GetHookState()->functions.Forget(module);
     const CUresult result = real(module);
-    if (result == CUDA_SUCCESS) NoteGlobalsGone(module);
+    if (result == CUDA_SUCCESS) RecordGlobalsGone(module);
     return result;
   }
 };
@@ -81,9 +81,9 @@ struct ContextEnd {
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(From), From from) {
     FunctionRegistry* const functions = &GetHookState()->functions;
     // Recorded even if the call fails: then the next handles are asked for anew without need.
-    functions->NoteContextEnd();
+    functions->RecordContextEnd();
     const CUresult result = real(from);
-    functions->NoteContextEnd();
+    functions->RecordContextEnd();
     return result;
   }
 };
@@ -107,21 +107,21 @@ struct HandleFound {
                        Rest... rest) {
     HookState* const state = GetHookState();
     const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(handle, from, rest...); });
-    if (result == CUDA_SUCCESS && handle != nullptr) Note(&state->functions, *handle, from);
+    if (result == CUDA_SUCCESS && handle != nullptr) Record(&state->functions, *handle, from);
     return result;
   }
   // The registry has a function for each pair of what is given out and what it comes from, by their types.
-  static void Note(FunctionRegistry* functions, CUfunction function, CUmodule module) {
-    functions->NoteFunction(function, module);
+  static void Record(FunctionRegistry* functions, CUfunction function, CUmodule module) {
+    functions->RecordFunction(function, module);
   }
-  static void Note(FunctionRegistry* functions, CUkernel kernel, CUlibrary library) {
-    functions->NoteKernel(kernel, library);
+  static void Record(FunctionRegistry* functions, CUkernel kernel, CUlibrary library) {
+    functions->RecordKernel(kernel, library);
   }
-  static void Note(FunctionRegistry* functions, CUfunction function, CUkernel kernel) {
-    functions->NoteFunctionOf(function, kernel);
+  static void Record(FunctionRegistry* functions, CUfunction function, CUkernel kernel) {
+    functions->RecordFunctionOf(function, kernel);
   }
-  static void Note(FunctionRegistry* functions, CUmodule module, CUlibrary library) {
-    functions->NoteModuleOf(module, library);
+  static void Record(FunctionRegistry* functions, CUmodule module, CUlibrary library) {
+    functions->RecordModuleOf(module, library);
   }
 };
 
@@ -134,7 +134,7 @@ struct HandlesFound {
     const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(handles, most, from); });
     const unsigned int given = result == CUDA_SUCCESS && handles != nullptr ? Count(*state, from) : 0;
     for (unsigned int i = 0; i < given && i < most; ++i) {
-      HandleFound::Note(&state->functions, handles[i], from);
+      HandleFound::Record(&state->functions, handles[i], from);
     }
     return result;
   }
@@ -164,7 +164,7 @@ struct NodeKernelFound {
                        Params* params) {
     const CUresult result = real(node, params);
     if (result != CUDA_SUCCESS || params == nullptr) return result;
-    NoteKernelOfNode(&GetHookState()->functions, *params);
+    RecordKernelOfNode(&GetHookState()->functions, *params);
     return result;
   }
 };

@@ -42,7 +42,7 @@ CUresult FreeOurs(HookContext* context, uint64_t address, CUstream stream, bool 
   allocator::Residency* const residency = block.valid() ? context->Of(block.device()) : nullptr;
   if (residency == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (in_stream_order && !residency->RecordStream(address, stream).ok()) return CUDA_ERROR_INVALID_VALUE;
-  NoteBlockFreed(address);
+  RecordBlockFreed(address);
   return residency->Free(address).ok() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -107,7 +107,7 @@ struct CountedFree {
     // If there is no stream, the driver has waited for the device.
     allocator::EscapedUsers users;
     (users.streams.push_back({stream, row.per_thread_default}), ...);
-    if (result == CUDA_SUCCESS && bytes != 0) NoteExternalFreed(address, bytes, users);
+    if (result == CUDA_SUCCESS && bytes != 0) RecordExternalFreed(address, bytes, users);
     return result;
   }
 };
@@ -151,7 +151,7 @@ struct CountedUnmap {
     const CUresult result = real(address, bytes);
     if (result != CUDA_SUCCESS) return result;
     GetHookState()->external.OnUnmap(address, bytes);
-    NoteExternalFreed(address, bytes, {});
+    RecordExternalFreed(address, bytes, {});
     return result;
   }
 };

@@ -13,7 +13,7 @@ using policy::LaunchIndex;
 // A job with this many samples and no known iteration gets the later share, since nothing is planned from its
 // times.
 constexpr uint64_t kSamplesWithoutIteration = 4096;
-constexpr size_t kMostKindsKept = 1 << 16;
+constexpr size_t kMaxKindsKept = 1 << 16;
 // A recording that takes longer was waiting for a place in the stream's queue, as the launch itself would, or
 // for a processor.
 constexpr int64_t kLongestRecording = 20'000;
@@ -71,7 +71,7 @@ bool LaunchTimer::RecordStart(const StreamRef& stream) {
 
 // Takes the report of launch `index`: begins the next sample when it is time, or learns which launch is being
 // sampled.
-void LaunchTimer::Note(LaunchIndex index) {
+void LaunchTimer::Record(LaunchIndex index) {
   const Phase phase = phase_.load(std::memory_order_acquire);
   if (phase == Phase::kIdle && Take(phase)) {
     Settle(index);
@@ -171,7 +171,7 @@ void LaunchTimer::Collect(const policy::Trace& trace, const policy::BlockSizes& 
         known ? policy::KindAt(trace, sample.index, sample.index + 1, sizes) : policy::LaunchKind();
     if (abandoned) {
       ++abandoned_;
-      if (ends_right_away_.size() >= kMostKindsKept) ends_right_away_.clear();
+      if (ends_right_away_.size() >= kMaxKindsKept) ends_right_away_.clear();
       if (known) ends_right_away_.insert(kind.own);
       continue;
     }
@@ -193,7 +193,7 @@ void LaunchTimer::Accrue() {
   const uint64_t recorded = recorded_.load(std::memory_order_relaxed);
   const double host =
       recorded == 0 ? 0 : static_cast<double>(host_nanos_.load(std::memory_order_relaxed)) / recorded;
-  const bool at_first = iteration_launches_ == 0 ? measured_ < kSamplesWithoutIteration : LooksForKinds();
+  const bool at_first = iteration_launches_ == 0 ? measured_ < kSamplesWithoutIteration : SamplesKinds();
   const double share = at_first ? options_.share_at_first : options_.share_later;
   const double cost = static_cast<double>(kSampleNanos) + 2 * host;
   tokens_ = std::min<double>(kTargets, tokens_ + static_cast<double>(now - accrued_at_) * share / cost);
@@ -209,7 +209,7 @@ void LaunchTimer::Choose(const policy::Trace& trace, uint32_t iteration_launches
   std::vector<Target> chosen;
   const bool all_taken = targets_taken_.load(std::memory_order_acquire) == targets_filled_;
   if (all_taken && tokens_ >= kFewestTokens) {
-    if (iteration_launches != 0 && LooksForKinds()) {
+    if (iteration_launches != 0 && SamplesKinds()) {
       ChooseByKind(trace, iteration_launches, sizes, times, &chosen);
     } else {
       ChooseAnywhere(trace, iteration_launches, sizes, &chosen);

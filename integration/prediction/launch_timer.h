@@ -44,7 +44,7 @@ class LaunchTimer {
   void OnEnter(const allocator::StreamRef& stream);
   void OnReady(const allocator::StreamRef& stream);
   void OnLaunch(policy::LaunchIndex index) {
-    if (__builtin_expect(index + 1 >= next_.load(std::memory_order_relaxed), 0)) Note(index);
+    if (__builtin_expect(index + 1 >= next_.load(std::memory_order_relaxed), 0)) Record(index);
   }
   void OnInterrupt() { interruptions_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -95,7 +95,7 @@ class LaunchTimer {
 
   bool Take(Phase from) { return phase_.compare_exchange_strong(from, Phase::kBusy); }
   bool StartedHere() const;
-  void Note(policy::LaunchIndex index);
+  void Record(policy::LaunchIndex index);
   bool RecordStart(const allocator::StreamRef& stream);
   bool MayEndOn(const allocator::StreamRef& stream) const;
   void Finish(Outcome outcome);
@@ -107,7 +107,7 @@ class LaunchTimer {
   void Accrue();
   void Choose(const policy::Trace& trace, uint32_t iteration_launches, const policy::BlockSizes& sizes,
               const policy::KernelTimes& times);
-  bool LooksForKinds() const {
+  bool SamplesKinds() const {
     return known_launches_ < iteration_launches_ && tries_ < 8 * uint64_t{iteration_launches_} + 512;
   }
   static policy::LaunchIndex Alike(const policy::Trace& trace, policy::LaunchIndex index,

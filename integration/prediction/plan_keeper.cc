@@ -23,7 +23,7 @@ PlanKeeper::Plan PlanKeeper::Enter(const allocator::Residency* residency) {
   }
   iterations_ = job_.IterationsDone();
   entered_ = true;
-  plan->NoteIterations(0);
+  plan->RecordIterations(0);
   return Current();
 }
 
@@ -46,7 +46,7 @@ PlanKeeper::Change PlanKeeper::KeepUpToDate(const allocator::Residency* residenc
   const policy::RuntimeMachine machine = MachineNow(residency);
   const bool iteration_ended = job_.IterationsDone() != iterations_;
   iterations_ = job_.IterationsDone();
-  plan->NoteIterations(iterations_);
+  plan->RecordIterations(iterations_);
   const bool due_for_check = (std::exchange(entered_, false) || iteration_ended) && plan->DueForCheck();
   if (plan->MemoryChanged(machine) ||
       (due_for_check && plan->OutOfDate(job_.iteration(), job_.sizes(), machine, Facts()))) {

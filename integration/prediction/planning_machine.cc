@@ -29,15 +29,15 @@ policy::RuntimeMachine PlanningMachine::Now(const allocator::Residency* residenc
                                             const policy::Trace& sequence) {
   policy::RuntimeMachine machine;
   if (residency != nullptr) {
-    const allocator::MachineFigures figures = residency->Machine();
-    const uint64_t beside = PinnedBeside(*residency, figures.pinned_bytes, id, sequence);
-    machine.machine.gpu_bytes = figures.chunk_target_bytes - std::min(figures.chunk_target_bytes, beside);
-    machine.machine.pcie_in = figures.host_in_rate;
-    machine.machine.pcie_out = figures.host_out_rate;
-    machine.machine.pcie_both = {figures.host_in_both_rate, figures.host_out_both_rate};
-    machine.machine.ssd_read = figures.disk_in_rate;
-    machine.machine.ssd_write = figures.BoundedDiskOutRate();
-    AddKnownRates(known_, figures.disk_out_rate > 0, &machine.machine);
+    const allocator::MachineStats metrics = residency->Machine();
+    const uint64_t beside = PinnedBeside(*residency, metrics.pinned_bytes, id, sequence);
+    machine.machine.gpu_bytes = metrics.chunk_target_bytes - std::min(metrics.chunk_target_bytes, beside);
+    machine.machine.pcie_in = metrics.host_in_rate;
+    machine.machine.pcie_out = metrics.host_out_rate;
+    machine.machine.pcie_both = {metrics.host_in_both_rate, metrics.host_out_both_rate};
+    machine.machine.ssd_read = metrics.disk_in_rate;
+    machine.machine.ssd_write = metrics.BoundedDiskOutRate();
+    AddKnownRates(known_, metrics.disk_out_rate > 0, &machine.machine);
   }
   if (host_bytes_) machine.machine.host_bytes = host_bytes_();
   machine.has_disk = has_disk_;

@@ -19,7 +19,7 @@ void PredictionReports::Enter(const JobFollower& job) {
   now_ = {job.sequence(), std::move(uses), before, before};
 }
 
-void PredictionReports::NoteFollowed(const JobFollower& job) {
+void PredictionReports::RecordFollowed(const JobFollower& job) {
   os::MutexLock lock(&mu_);
   now_.launches = now_.launches_before + (job.trace().end() - job.tracker().start());
 }

@@ -53,10 +53,10 @@ class PredictionReports {
   // The job has come to a sequence: what its blocks are used for is kept if it is followed for longest.
   void Enter(const JobFollower& job);
   // It has gone on following it.
-  void NoteFollowed(const JobFollower& job);
+  void RecordFollowed(const JobFollower& job);
   // Keeps the launches of what is followed for longest, for Followed.
-  void NoteIteration(const JobFollower& job) {
-    iterations_.Note(job.trace(), job.IterationLaunches(), job.last_mark());
+  void RecordIteration(const JobFollower& job) {
+    iterations_.Record(job.trace(), job.IterationLaunches(), job.last_mark());
   }
   std::optional<KeptIteration> Followed(const JobFollower& job, const policy::KernelTimes& times,
                                         const policy::WriteFacts* writes, uint64_t samples) const;

@@ -118,13 +118,13 @@ bool Predictor::Poll() {
   SetMovedHints();
   if (any) {
     if (options_.mode == PredictorMode::kObserve) {
-      if (departures_.expected() && job_.sequence() != policy::kNoSequence) reports_.NoteFollowed(job_);
+      if (departures_.expected() && job_.sequence() != policy::kNoSequence) reports_.RecordFollowed(job_);
     } else if (departures_.KeepsTo()) {
       Replace(plans_.KeepUpToDate(residency_.load()));
     }
     Publish();
   }
-  if (options_.keep_iteration && any) reports_.NoteIteration(job_);
+  if (options_.keep_iteration && any) reports_.RecordIteration(job_);
   if (reports_.TakeAsked()) {
     if (std::optional<Followed> followed = FollowedIteration()) reports_.SetLast(*std::move(followed));
   }

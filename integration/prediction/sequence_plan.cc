@@ -136,15 +136,15 @@ bool FollowedIterations::Repeats(const policy::Trace& trace, uint32_t launches) 
 FollowedIterations::Iteration* FollowedIterations::Of(uint32_t launches) {
   const auto found = std::ranges::find(iterations_, launches, &Iteration::launches);
   if (found != iterations_.end()) return &*found;
-  if (iterations_.size() == kMostKept) {
+  if (iterations_.size() == kMaxKept) {
     iterations_.erase(std::ranges::min_element(iterations_, {}, &Iteration::followed));
   }
   iterations_.push_back({{}, launches, 0});
   return &iterations_.back();
 }
 
-void FollowedIterations::Note(const policy::Trace& trace, uint32_t iteration_launches,
-                              std::optional<policy::LaunchIndex> last_mark) {
+void FollowedIterations::Record(const policy::Trace& trace, uint32_t iteration_launches,
+                                std::optional<policy::LaunchIndex> last_mark) {
   const policy::LaunchIndex before = std::exchange(noted_to_, trace.end());
   if (iteration_launches == 0 || iteration_launches != iteration_launches_) copied_at_ = 0;
   iteration_launches_ = iteration_launches;

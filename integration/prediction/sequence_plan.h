@@ -39,7 +39,7 @@ class SequencePlan {
                const policy::RuntimeMachine& machine, const LearntFacts& facts);
 
   // The job has followed the sequence for so many iterations since it came to it.
-  void NoteIterations(uint64_t iterations) { iterations_ = iterations; }
+  void RecordIterations(uint64_t iterations) { iterations_ = iterations; }
   // The best plan so far, with the sequence's first launch at launch `start`; null when there can be none.
   std::shared_ptr<const policy::MigrationPlan> From(policy::LaunchIndex start);
   // Whether Improve has found a better plan than the one that From returned last.
@@ -93,8 +93,8 @@ class FollowedIterations {
   // At the end of `trace` the job repeats an iteration of `iteration_launches` launches; 0: none that is
   // known. `last_mark`: the launch that followed the last end of an iteration that the job marked. To be
   // called as the trace grows.
-  void Note(const policy::Trace& trace, uint32_t iteration_launches,
-            std::optional<policy::LaunchIndex> last_mark = std::nullopt);
+  void Record(const policy::Trace& trace, uint32_t iteration_launches,
+              std::optional<policy::LaunchIndex> last_mark = std::nullopt);
 
   struct Iteration {
     policy::Trace trace;    // of one iteration and no more
@@ -106,7 +106,7 @@ class FollowedIterations {
   // The iteration that was followed for the most launches; null when nothing repeated.
   const Iteration* Most() const;
 
-  static constexpr size_t kMostKept = 4;  // lengths that are kept: those that were followed for longest
+  static constexpr size_t kMaxKept = 4;  // lengths that are kept: those that were followed for longest
 
  private:
   Iteration* Of(uint32_t launches);

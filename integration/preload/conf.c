@@ -29,7 +29,7 @@ static pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
 static struct {
   char* value;
   char* source;
-} taken_[kMostConfKeys];
+} taken_[kMaxConfKeys];
 static int took_;                        /* some key was taken, from whatever variable */
 static struct ConfFile users_, systems_; /* read once, constant after that */
 static int read_;                        /* they have been read */

@@ -17,7 +17,7 @@ static const char* const kTypes[] = {
     "", /* backend */
 };
 _Static_assert(sizeof(kTypes) == sizeof(kKeys), "a type for each key");
-_Static_assert(sizeof(kKeys) / sizeof(kKeys[0]) <= kMostConfKeys, "kMostConfKeys is too small");
+_Static_assert(sizeof(kKeys) / sizeof(kKeys[0]) <= kMaxConfKeys, "kMaxConfKeys is too small");
 
 int ConfKeyCount(void) { return (int)(sizeof(kKeys) / sizeof(kKeys[0])); }
 

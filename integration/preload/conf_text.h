@@ -20,7 +20,7 @@ struct Span {
 };
 int SpanIs(struct Span span, const char* text);
 
-enum { kMostConfKeys = 48 };
+enum { kMaxConfKeys = 48 };
 /* Our keys, by number: the settings and `backend`. FindConfKey returns -1 for a name that is no key of ours.
  */
 int ConfKeyCount(void);

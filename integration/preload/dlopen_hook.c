@@ -46,7 +46,7 @@ const char* DlopenName(const char* path) {
   }
   if (atomic_load_explicit(&torch_opens_, memory_order_relaxed) && IsPythonModule(base) &&
       atomic_exchange(&torch_opens_, 0)) {
-    LookForTorch();
+    FindTorch();
   }
   if (!IsDriver(base) || SwitchedOff()) return path;
   if (!slash) return kDriverName;

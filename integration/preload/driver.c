@@ -31,7 +31,7 @@ static __thread struct Found found_;
 int DriverIsOpen(void) { return atomic_load(&open_); }
 const char* DriverPath(void) { return path_; }
 int DriverWasAlreadyLoaded(void) { return atomic_load(&loaded_before_us_); }
-void NoteDriverRebound(void) { atomic_store(&loaded_before_us_, 0); }
+void RecordDriverRebound(void) { atomic_store(&loaded_before_us_, 0); }
 const char* ShimDirectory(void) { return directory_; }
 
 void RememberDriverHint(const char* path) {

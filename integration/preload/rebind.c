@@ -281,6 +281,6 @@ long RebindDriver(char* why, size_t bytes) {
   }
   if (stopped != 0)
     return Refuse(why, bytes, "the data of this process's libraries cannot be read and written");
-  NoteDriverRebound();
+  RecordDriverRebound();
   return takeover.rewritten;
 }

@@ -194,7 +194,7 @@ const char* DriverPath(void);
 /* Returns 1 if a driver was in the process before this library, so that calls bound to it are not seen. */
 int DriverWasAlreadyLoaded(void);
 /* Records that they are seen now. */
-void NoteDriverRebound(void);
+void RecordDriverRebound(void);
 /* Remembers a path by which the job asked for the driver. It is tried if the usual places have none. */
 void RememberDriverHint(const char* path);
 /* Returns the directory of libspillway.so, without a slash at the end. */
@@ -206,7 +206,7 @@ const char* ShimDirectory(void);
 int WrappedInit(unsigned int flags);
 /* Has the engine look for PyTorch, which may be there by now: no cuInit follows if it shares a CUDA runtime
  * that another library has started. */
-void LookForTorch(void);
+void FindTorch(void);
 /* Makes fork wait for LockStart and LockConf, and puts the real functions back in the child. Called once,
  * under LockStart. */
 void RegisterForkHandlers(void);

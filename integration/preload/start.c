@@ -155,7 +155,7 @@ static int StartEngine(void) {
   return first;
 }
 
-void LookForTorch(void) {
+void FindTorch(void) {
   if (inside_ || atomic_load(&engine_) != kEngineOpen || !engine_cu_init_) return;
   inside_ = 1;
   engine_cu_init_();

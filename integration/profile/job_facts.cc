@@ -19,13 +19,13 @@ using policy::FormFacts;
 constexpr std::string_view kHead = "spillway-profile ";
 constexpr std::string_view kEnd = "checksum ";
 constexpr size_t kEndBytes = kEnd.size() + 32 + 1;
-constexpr double kMostRate = 1e15;
+constexpr double kMaxRate = 1e15;
 constexpr uint64_t kSeed = kProfileVersion;
-constexpr size_t kMostNameBytes = 256;
+constexpr size_t kMaxNameBytes = 256;
 
 // One line, whatever the driver says.
 std::string Line(std::string_view text) {
-  std::string line(text.substr(0, kMostNameBytes));
+  std::string line(text.substr(0, kMaxNameBytes));
   std::ranges::replace_if(
       line, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
   return line;
@@ -61,7 +61,7 @@ class Words {
   }
   bool TakeRate(double* rate) {
     uint64_t number = 0;
-    if (!Take(&number, 10) || static_cast<double>(number) > kMostRate) return false;
+    if (!Take(&number, 10) || static_cast<double>(number) > kMaxRate) return false;
     *rate = static_cast<double>(number);
     return true;
   }
@@ -73,7 +73,7 @@ class Words {
 };
 
 uint64_t Number(double rate) {
-  return rate > 0 && rate <= kMostRate ? static_cast<uint64_t>(std::llround(rate)) : 0;
+  return rate > 0 && rate <= kMaxRate ? static_cast<uint64_t>(std::llround(rate)) : 0;
 }
 
 bool ReadLine(std::string_view line, JobFacts* facts) {
@@ -124,14 +124,14 @@ std::string ProfileText(const JobFacts& facts) {
                         Number(rates.disk_out));
   for (const FormFacts& form : facts.writes) {
     const std::string line = LineOf(form);
-    if (text.size() + line.size() + kEndBytes > kMostProfileBytes) break;
+    if (text.size() + line.size() + kEndBytes > kMaxProfileBytes) break;
     text += line;
   }
   return text + ChecksumLine(text);
 }
 
 absl::StatusOr<JobFacts> ParseProfile(std::string_view text) {
-  if (text.size() > kMostProfileBytes) return Damaged("it is larger than 64 KiB");
+  if (text.size() > kMaxProfileBytes) return Damaged("it is larger than 64 KiB");
   if (!text.starts_with(kHead)) return Damaged("it does not begin as a profile");
   Words head(text.substr(kHead.size(), text.find('\n') - kHead.size()));
   int version = 0;

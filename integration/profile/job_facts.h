@@ -41,10 +41,10 @@ struct JobFacts {
 };
 
 // Of a file; what is larger is no profile.
-inline constexpr size_t kMostProfileBytes = 64 << 10;
+inline constexpr size_t kMaxProfileBytes = 64 << 10;
 inline constexpr int kProfileVersion = 1;
 
-// One fact a line, and a checksum at the end. At most kMostProfileBytes: the last facts are left out.
+// One fact a line, and a checksum at the end. At most kMaxProfileBytes: the last facts are left out.
 std::string ProfileText(const JobFacts& facts);
 // kDataLoss: the text is damaged. kUnimplemented: it is of another version.
 absl::StatusOr<JobFacts> ParseProfile(std::string_view text);

@@ -49,21 +49,21 @@ Cause MainCause(const ResidencyStats& total) {
 
 }  // namespace
 
-std::string AdviceLine(const Figures& figures, const AdviceFacts& facts) {
-  const ResidencyStats total = Total(figures.devices);
-  if ((total.spilled_bytes == 0 && total.fetched_bytes == 0) || figures.seconds <= 0) return "";
+std::string AdviceLine(const Metrics& metrics, const AdviceFacts& facts) {
+  const ResidencyStats total = Total(metrics.devices);
+  if ((total.spilled_bytes == 0 && total.fetched_bytes == 0) || metrics.seconds <= 0) return "";
   const double lost = LostSeconds(total);
-  const double all = figures.seconds * static_cast<double>(figures.devices.size());
+  const double all = metrics.seconds * static_cast<double>(metrics.devices.size());
   std::string text = absl::StrFormat("lost time: the GPU had to wait %.1f s of %.1f s (%.1f %%)", lost, all,
                                      100 * std::min(1.0, lost / all));
   if (lost < kLittle * all) return text + "; no setting would help much";
-  if (!figures.evictions_ended.empty())
-    return text + "; no setting would help: nothing left the GPU after " + figures.evictions_ended;
+  if (!metrics.evictions_ended.empty())
+    return text + "; no setting would help: nothing left the GPU after " + metrics.evictions_ended;
 
   const Cause cause = MainCause(total);
   std::string setting = CostlySetting(total, facts);
   if (setting.empty()) {
-    const ResidencyStats& first = figures.devices.front().stats;
+    const ResidencyStats& first = metrics.devices.front().stats;
     if (!cause.disk && first.own_limit_bytes > 0) {
       return text +
              absl::StrFormat("; what would help most: more by set_per_process_memory_fraction (now %s)",

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "integration/report/figures.h"
+#include "integration/report/metrics.h"
 
 namespace spillway::integration {
 
@@ -23,7 +23,7 @@ struct AdviceFacts {
 
 // "lost time: the GPU had to wait 12.3 s of 60.0 s (20.5 %), most of it for ...; what would help most: ...",
 // without the prefix. Empty where nothing was moved.
-std::string AdviceLine(const Figures& figures, const AdviceFacts& facts);
+std::string AdviceLine(const Metrics& metrics, const AdviceFacts& facts);
 
 }  // namespace spillway::integration
 

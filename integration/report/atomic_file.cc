@@ -16,7 +16,7 @@
 namespace spillway::integration {
 namespace {
 
-constexpr int kMostNames = 16;  // names that somebody else may have taken
+constexpr int kMaxNames = 16;  // names that somebody else may have taken
 
 // Returns the permissions of the file that is replaced, if it is ours.
 std::optional<mode_t> ModeOf(const std::string& path) {
@@ -50,7 +50,7 @@ class NewFile {
       const std::string folder = std::filesystem::path(path).parent_path().string();
       descriptor_ = ::open(folder.empty() ? "." : folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
     }
-    for (int i = 0; descriptor_ < 0 && i < kMostNames; ++i) {
+    for (int i = 0; descriptor_ < 0 && i < kMaxNames; ++i) {
       const std::string name = NameBeside(path);
       descriptor_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
       if (descriptor_ >= 0) name_ = name;
@@ -79,7 +79,7 @@ class NewFile {
       const std::string name = NameBeside(path);
       if (::linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0)
         name_ = name;
-      else if (errno != EEXIST || i == kMostNames)
+      else if (errno != EEXIST || i == kMaxNames)
         return errno;
     }
     const int closed = ::close(descriptor_);  // a file system may report only here that there is no space

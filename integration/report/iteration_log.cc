@@ -9,23 +9,23 @@ void IterationLog::Mark(double seconds) {
   began_ = seconds;
 }
 
-void IterationLog::Note(const Look& look) {
-  const bool same = look.iteration_launches != 0 && look.iteration_launches == last_.iteration_launches &&
-                    look.departures == last_.departures;
+void IterationLog::Record(const Sample& sample) {
+  const bool same = sample.iteration_launches != 0 && sample.iteration_launches == last_.iteration_launches &&
+                    sample.departures == last_.departures;
   if (!same) {
-    next_end_ = look.iteration_launches == 0 ? 0 : look.launches + look.iteration_launches;
-    counted_began_ = look.seconds;
+    next_end_ = sample.iteration_launches == 0 ? 0 : sample.launches + sample.iteration_launches;
+    counted_began_ = sample.seconds;
   }
   os::MutexLock lock(&mu_);
-  while (next_end_ != 0 && look.launches >= next_end_ && look.launches > last_.launches) {
-    const double part =
-        static_cast<double>(next_end_ - last_.launches) / static_cast<double>(look.launches - last_.launches);
-    const double end = last_.seconds + part * (look.seconds - last_.seconds);
+  while (next_end_ != 0 && sample.launches >= next_end_ && sample.launches > last_.launches) {
+    const double part = static_cast<double>(next_end_ - last_.launches) /
+                        static_cast<double>(sample.launches - last_.launches);
+    const double end = last_.seconds + part * (sample.seconds - last_.seconds);
     if (!marked_) iterations_.Add({counted_began_, end - counted_began_, IterationKind::kRepeated});
     counted_began_ = end;
-    next_end_ += look.iteration_launches;
+    next_end_ += sample.iteration_launches;
   }
-  last_ = look;
+  last_ = sample;
 }
 
 std::vector<LoggedIteration> IterationLog::Iterations() const {

@@ -31,7 +31,7 @@ class IterationLog {
   // Ends an iteration and begins the next. Thread-safe.
   void Mark(double seconds);
 
-  struct Look {
+  struct Sample {
     double seconds = 0;
     uint64_t launches = 0;            // so far
     uint64_t iteration_launches = 0;  // of the iteration that repeats now; 0 if none is known
@@ -39,7 +39,7 @@ class IterationLog {
   };
   // Takes the counts of this moment. Should be called often: the end of an iteration is interpolated between
   // two looks in proportion to the launches.
-  void Note(const Look& look);
+  void Record(const Sample& sample);
 
   // Returns the last iterations, oldest first. Thread-safe.
   std::vector<LoggedIteration> Iterations() const;
@@ -52,7 +52,7 @@ class IterationLog {
   double began_ ABSL_GUARDED_BY(mu_) = 0;  // start of the iteration in progress: the last mark
 
   // Used by the reporter's thread alone.
-  Look last_;
+  Sample last_;
   uint64_t next_end_ = 0;      // launches at which the iteration in progress ends; 0: none is in progress
   double counted_began_ = -1;  // when it began; negative: not known
 };

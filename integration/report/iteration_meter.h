@@ -36,13 +36,13 @@ class IterationMeter {
   // Fewer iterations show little, since a look comes anywhere in an iteration.
   static constexpr double kFewestIterations = 3;
   static constexpr double kShortestSeconds = 1;  // between two looks that are kept
-  static constexpr size_t kMostLooks = 128;      // beyond it every second one is dropped
+  static constexpr size_t kMaxScans = 128;       // beyond it every second one is dropped
 
   // Takes the figures of this moment. `seconds` never falls. `iteration_launches`: launches of the iteration
   // that repeats now, 0 for none. `departures` grows whenever the job did something else; a new stretch
   // begins then.
-  void Look(double seconds, uint32_t iteration_launches, uint64_t departures,
-            const allocator::ResidencyStats& stats, const IterationForecast& forecast = {});
+  void Sample(double seconds, uint32_t iteration_launches, uint64_t departures,
+              const allocator::ResidencyStats& stats, const IterationForecast& forecast = {});
 
   // Returns the means of the current stretch, or, if that has too few iterations, those of the longest
   // stretch before it.
@@ -58,7 +58,7 @@ class IterationMeter {
   uint32_t iteration_launches_ = 0;
   uint64_t departures_ = 0;
   IterationForecast forecast_;
-  std::vector<At> looks_;     // of the current stretch; its plan may not have worked at full at the first
+  std::vector<At> samples_;   // of the current stretch; its plan may not have worked at full at the first
   SteadyIterations longest_;  // of the stretches before
 };
 

@@ -11,7 +11,7 @@ using allocator::ResidencyStats;
 using os::BytesText;
 using os::LogLevel;
 
-std::string PlanText(const DeviceFigures& before, const DeviceFigures& now) {
+std::string PlanText(const DeviceMetrics& before, const DeviceMetrics& now) {
   if (now.plan_readoptions > before.plan_readoptions)
     return absl::StrCat("the job has come back to iterations of ", now.plan_iteration_launches,
                         " launches, whose plan is in force again");
@@ -35,20 +35,20 @@ bool DiffersByMore(uint64_t a, uint64_t b) { return a > b ? a - b > a / 50 : b -
 
 }  // namespace
 
-std::vector<JobLog::Line> JobLog::Look(const Figures& figures) {
+std::vector<JobLog::Line> JobLog::Update(const Metrics& metrics) {
   std::vector<Line> lines;
-  for (const DeviceFigures& device : figures.devices)
-    LookAtDevice(device, figures.seconds - seconds_before_, &lines);
-  const ResidencyStats total = Total(figures.devices);
-  LookAtTier("host memory", total.host_tier_bytes, figures.host_capacity_bytes, &host_, &lines);
-  LookAtTier("the disk tier", total.disk_tier_bytes, figures.disk.capacity_bytes, &disk_, &lines);
-  seconds_before_ = figures.seconds;
+  for (const DeviceMetrics& device : metrics.devices)
+    InspectDevice(device, metrics.seconds - seconds_before_, &lines);
+  const ResidencyStats total = Total(metrics.devices);
+  InspectTier("host memory", total.host_tier_bytes, metrics.host_capacity_bytes, &host_, &lines);
+  InspectTier("the disk tier", total.disk_tier_bytes, metrics.disk.capacity_bytes, &disk_, &lines);
+  seconds_before_ = metrics.seconds;
   return lines;
 }
 
-void JobLog::LookAtDevice(const DeviceFigures& now, double seconds, std::vector<Line>* lines) {
+void JobLog::InspectDevice(const DeviceMetrics& now, double seconds, std::vector<Line>* lines) {
   const auto [place, is_new] = before_.try_emplace(now.device);
-  const DeviceFigures& before = place->second;
+  const DeviceMetrics& before = place->second;
   const auto say = [&](LogLevel level, const std::string& text) {
     if (!text.empty()) lines->push_back({level, absl::StrCat("GPU ", now.device, ": ", text)});
   };
@@ -74,8 +74,8 @@ void JobLog::LookAtDevice(const DeviceFigures& now, double seconds, std::vector<
   place->second = now;
 }
 
-void JobLog::LookAtTier(const char* name, uint64_t used_bytes, uint64_t capacity_bytes, TierSeen* seen,
-                        std::vector<Line>* lines) {
+void JobLog::InspectTier(const char* name, uint64_t used_bytes, uint64_t capacity_bytes, TierSeen* seen,
+                         std::vector<Line>* lines) {
   const bool nearly_full = capacity_bytes > 0 && used_bytes >= capacity_bytes - capacity_bytes / 32;
   const bool has_space = used_bytes < capacity_bytes - capacity_bytes / 10;
   if (nearly_full && seen->nearly_full && !seen->full && capacity_bytes == seen->capacity_bytes) {

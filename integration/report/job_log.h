@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "integration/report/figures.h"
+#include "integration/report/metrics.h"
 #include "io/os/log.h"
 
 namespace spillway::integration {
@@ -24,7 +24,7 @@ class JobLog {
     friend bool operator==(const Line&, const Line&) = default;
   };
   // Returns the lines since the last look. The first look compares with a job that has done nothing.
-  std::vector<Line> Look(const Figures& figures);
+  std::vector<Line> Update(const Metrics& metrics);
 
  private:
   // A tier counts as full if it was nearly full at two looks between which it did not grow, since a tier that
@@ -35,11 +35,11 @@ class JobLog {
     bool full = false;         // and the log shows it
   };
 
-  void LookAtDevice(const DeviceFigures& now, double seconds, std::vector<Line>* lines);
-  static void LookAtTier(const char* name, uint64_t used_bytes, uint64_t capacity_bytes, TierSeen* seen,
-                         std::vector<Line>* lines);
+  void InspectDevice(const DeviceMetrics& now, double seconds, std::vector<Line>* lines);
+  static void InspectTier(const char* name, uint64_t used_bytes, uint64_t capacity_bytes, TierSeen* seen,
+                          std::vector<Line>* lines);
 
-  std::map<int, DeviceFigures> before_;  // by device
+  std::map<int, DeviceMetrics> before_;  // by device
   double seconds_before_ = 0;
   TierSeen host_, disk_;
 };

@@ -6,7 +6,7 @@ namespace spillway::integration {
 namespace {
 
 constexpr uint64_t kCopiedAtOnce = 4096;
-constexpr size_t kMostProbes = 16;
+constexpr size_t kMaxProbes = 16;
 
 size_t HashOf(uint64_t tag) { return static_cast<size_t>((tag * 0x9E3779B97F4A7C15u) >> 32); }
 
@@ -46,7 +46,7 @@ void MotionLog::OnReach(uint64_t tag, uint64_t bytes) {
 // Tag 0 stands for a launch that is not known.
 MotionLog::LaunchSums* MotionLog::SumsOfTag(uint64_t tag) {
   if (tag == 0) return nullptr;
-  for (size_t probe = 0; probe < kMostProbes; ++probe) {
+  for (size_t probe = 0; probe < kMaxProbes; ++probe) {
     LaunchSums& entry = tags_[(HashOf(tag) + probe) % tags_.size()];
     if (entry.tag != 0 && entry.tag != tag) continue;
     entry.tag = tag;

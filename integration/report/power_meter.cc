@@ -32,7 +32,7 @@ std::optional<uint64_t> NumberIn(const std::string& path) {
 
 }  // namespace
 
-void PowerMeter::Look() {
+void PowerMeter::Sample() {
   if (looks_++ == 0) return Open();
   if (read_energy_ != nullptr) {
     unsigned long long now = 0;

@@ -27,7 +27,7 @@ class PowerMeter {
 
   // Adds the energy used since the last look. Must be called once a minute at least, since RAPL's counters
   // wrap after some minutes at full load.
-  void Look();
+  void Sample();
   // Returns the energy used; none before the second look, or if nothing can be read.
   std::optional<Power> Used() const;
 

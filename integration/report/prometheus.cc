@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "integration/report/directory_figures.h"
-#include "integration/report/figure_rows.h"
+#include "integration/report/directory_metrics.h"
+#include "integration/report/metric_rows.h"
 
 namespace spillway::integration {
 namespace {
@@ -49,7 +49,7 @@ class Writer {
     const std::string name(NameOfMetric(metric));
     if (name == described_) return;
     described_ = name;
-    for (const MetricWords& words : kMetricWords) {
+    for (const MetricText& words : kMetricTexts) {
       if (words.metric == name) help = words.help;
     }
     const char* const type = name.ends_with("_total") ? "counter" : "gauge";
@@ -88,17 +88,17 @@ std::string ValueOf(const FigureRow& row, const ResidencyStats& stats) {
   return row.unit == RowUnit::kNanos ? SecondsText(SecondsOf(value)) : absl::StrCat(value);
 }
 
-std::string DeviceLabel(const DeviceFigures& device) {
+std::string DeviceLabel(const DeviceMetrics& device) {
   return absl::StrFormat("device=\"%d\"", device.device);
 }
 
 // What residencies count: all samples of a metric together, by device.
-void AddResidencies(const Figures& figures, Writer* writer) {
+void AddResidencies(const Metrics& metrics, Writer* writer) {
   for (auto row = std::begin(kFigureRows); row != std::end(kFigureRows);) {
     const std::string_view name = NameOfMetric(row->metric);
     auto end = row + 1;
     while (end != std::end(kFigureRows) && !name.empty() && name == NameOfMetric(end->metric)) ++end;
-    for (const DeviceFigures& device : figures.devices) {
+    for (const DeviceMetrics& device : metrics.devices) {
       if (name.empty()) break;
       writer->Describe(row->metric, row->help);
       for (auto one = row; one != end; ++one) {
@@ -111,56 +111,56 @@ void AddResidencies(const Figures& figures, Writer* writer) {
 }
 
 // What predictors count.
-void AddPlans(const Figures& figures, Writer* writer) {
-  const auto add = [&](std::string_view metric, std::string_view help, uint64_t DeviceFigures::*member) {
-    for (const DeviceFigures& device : figures.devices) {
+void AddPlans(const Metrics& metrics, Writer* writer) {
+  const auto add = [&](std::string_view metric, std::string_view help, uint64_t DeviceMetrics::*member) {
+    for (const DeviceMetrics& device : metrics.devices) {
       if (metric.empty()) return;
       writer->Describe(metric, help);
       writer->Add(DeviceLabel(device), absl::StrCat(device.*member));
     }
   };
-#define DEVICE_FIGURE(name, metric, help) add(metric, help, &DeviceFigures::name);
-#include "integration/report/job_figures.def"
+#define DEVICE_FIGURE(name, metric, help) add(metric, help, &DeviceMetrics::name);
+#include "integration/report/job_metrics.def"
 }
 
 // How the drives of the spill directories do.
-void AddDirectories(const Figures& figures, Writer* writer) {
-  const double seconds = figures.seconds;
+void AddDirectories(const Metrics& metrics, Writer* writer) {
+  const double seconds = metrics.seconds;
   const auto add = [&](std::string_view metric, std::string_view help, auto value_of) {
     if (metric.empty()) return;
-    for (const io::DirectoryStats& directory : figures.disk.directories) {
+    for (const io::DirectoryStats& directory : metrics.disk.directories) {
       writer->Describe(metric, help);
       writer->Add("directory=\"" + Escaped(directory.path) + "\"", ValueText(value_of(directory)));
     }
   };
 #define DIRECTORY_FIGURE(key, type, value, metric, help) \
   add(metric, help, [&](const io::DirectoryStats& directory) { return value; });
-#include "integration/report/job_figures.def"
+#include "integration/report/job_metrics.def"
 }
 
-void AddDisk(const DiskFigures& disk, Writer* writer) {
+void AddDisk(const DiskMetrics& disk, Writer* writer) {
 #define DISK_FIGURE(name, metric, help) writer->AddRow(metric, help, absl::StrCat(disk.name));
-#include "integration/report/job_figures.def"
+#include "integration/report/job_metrics.def"
   if (disk.write_budget_bytes == 0) return;
 #define BUDGET_FIGURE(name, metric, help) writer->AddRow(metric, help, absl::StrCat(disk.name));
-#include "integration/report/job_figures.def"
+#include "integration/report/job_metrics.def"
 }
 
-void AddProcess(const Figures& figures, Writer* writer) {
-#define PROCESS_FIGURE(name, metric, help) writer->AddRow(metric, help, absl::StrCat(figures.name));
-#include "integration/report/job_figures.def"
+void AddProcess(const Metrics& metrics, Writer* writer) {
+#define PROCESS_FIGURE(name, metric, help) writer->AddRow(metric, help, absl::StrCat(metrics.name));
+#include "integration/report/job_metrics.def"
 }
 
-void AddPauses(const PauseFigures& pause, Writer* writer) {
+void AddPauses(const PauseMetrics& pause, Writer* writer) {
   if (pause.pauses == 0) return;
 #define PAUSE_FIGURE(key, type, value, metric, help) writer->AddRow(metric, help, ValueText(value));
-#include "integration/report/job_figures.def"
+#include "integration/report/job_metrics.def"
 }
 
 // Of the recurring iteration; where it is not known there is no sample.
-void AddIteration(const Figures& figures, Writer* writer) {
+void AddIteration(const Metrics& metrics, Writer* writer) {
   const auto add = [&](std::string_view metric, std::string_view help, auto value_of) {
-    for (const DeviceFigures& device : figures.devices) {
+    for (const DeviceMetrics& device : metrics.devices) {
       const double value = metric.empty() ? 0 : value_of(device.steady);
       if (value <= 0) continue;
       writer->Describe(metric, help);
@@ -169,24 +169,24 @@ void AddIteration(const Figures& figures, Writer* writer) {
   };
 #define ITERATION_FIGURE(key, type, value, metric, help) \
   add(metric, help, [](const SteadyIterations& steady) { return static_cast<double>(value); });
-#include "integration/report/job_figures.def"
+#include "integration/report/job_metrics.def"
 }
 
 }  // namespace
 
-std::string PrometheusText(const Figures& figures, const PrometheusLabels& labels) {
+std::string PrometheusText(const Metrics& metrics, const PrometheusLabels& labels) {
   Writer writer(labels);
   writer.Describe("spillway_build_info", "The version that serves the process; always 1.");
   writer.Add(absl::StrCat("version=\"", SPILLWAY_VERSION_TEXT, "\""), "1");
   writer.Describe("spillway_uptime_seconds", "Time since the first block.");
-  writer.Add("", SecondsText(figures.seconds));
-  AddDisk(figures.disk, &writer);
-  AddProcess(figures, &writer);
-  AddResidencies(figures, &writer);
-  AddPlans(figures, &writer);
-  AddDirectories(figures, &writer);
-  AddPauses(figures.pause, &writer);
-  AddIteration(figures, &writer);
+  writer.Add("", SecondsText(metrics.seconds));
+  AddDisk(metrics.disk, &writer);
+  AddProcess(metrics, &writer);
+  AddResidencies(metrics, &writer);
+  AddPlans(metrics, &writer);
+  AddDirectories(metrics, &writer);
+  AddPauses(metrics.pause, &writer);
+  AddIteration(metrics, &writer);
   return writer.text();
 }
 

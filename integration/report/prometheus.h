@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "integration/report/figures.h"
 #include "integration/report/job_identity.h"
+#include "integration/report/metrics.h"
 
 namespace spillway::integration {
 
@@ -18,7 +18,7 @@ struct PrometheusLabels {
   JobIdentity identity = {};  // what is empty of it has no label
 };
 
-std::string PrometheusText(const Figures& figures, const PrometheusLabels& labels);
+std::string PrometheusText(const Metrics& metrics, const PrometheusLabels& labels);
 
 }  // namespace spillway::integration
 

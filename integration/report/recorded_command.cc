@@ -7,7 +7,7 @@
 namespace spillway::integration {
 namespace {
 
-constexpr size_t kMostArguments = 64;
+constexpr size_t kMaxArguments = 64;
 constexpr size_t kLongestArgument = 256;
 constexpr char kMask[] = "***";
 constexpr std::string_view kSecrets[] = {"key",    "apikey",     "token",      "apitoken",
@@ -48,7 +48,7 @@ std::vector<std::string> RecordedCommand(std::vector<std::string> arguments) {
     if (secret && equals != std::string::npos) argument.replace(equals + 1, std::string::npos, kMask);
     value_of_secret = secret && is_option && equals == std::string::npos;
   }
-  if (arguments.size() > kMostArguments) arguments.resize(kMostArguments);
+  if (arguments.size() > kMaxArguments) arguments.resize(kMaxArguments);
   for (std::string& argument : arguments) {
     if (argument.size() > kLongestArgument) argument.resize(kLongestArgument);
   }

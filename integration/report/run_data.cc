@@ -286,7 +286,7 @@ std::string RunDataJson(const RunData& data) {
   return absl::StrCat(
       "{\"format\":\"spillway-report\",\"version\":1,\n\"job\":", JobJson(data),
       ",\n\"settings\":", SettingsJson(*data.facts), ",\n\"capacity\":", CapacityJson(data),
-      ",\n\"figures\":", data.figures, ",\n\"memory\":", MemoryJson(*data.memory),
+      ",\n\"figures\":", data.metrics, ",\n\"memory\":", MemoryJson(*data.memory),
       ",\n\"transfers\":", TransfersJson(*data.transfers, data.facts->directories),
       ",\n\"iterations\":", IterationsJson(data.iterations),
       ",\n\"iteration_kinds\":[\"marked\",\"repeated\"],\n\"moves\":", MovesJson(data),

@@ -107,7 +107,7 @@ struct RunData {
   const ReportedDevice* device = nullptr;
   double seconds = 0;
   bool ended = false;
-  std::string figures;                  // JSON: the metrics of the same moment
+  std::string metrics;                  // JSON: the metrics of the same moment
   std::string advice;                   // the job's last line on lost time, at the same moment; may be empty
   std::vector<uint64_t> disk_capacity;  // of each directory
   const TimeSeries* memory = nullptr;

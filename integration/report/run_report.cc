@@ -20,18 +20,18 @@ namespace {
 using allocator::ResidencyStats;
 
 constexpr double kEverySeconds = 0.05;
-constexpr size_t kMostIntervals = 4096;
-constexpr int64_t kTimeBetweenLooks = 100;  // in units of the time that the look took
-constexpr int64_t kLongestBetweenLooks = 1'000'000'000;
+constexpr size_t kMaxIntervals = 4096;
+constexpr int64_t kSampleIntervalRatio = 100;  // in units of the time that the look took
+constexpr int64_t kMaxSampleInterval = 1'000'000'000;
 constexpr double kBetweenLargest = 0.25;  // seconds
 constexpr double kBetweenPower = 1;
 // Seconds between two questions for the iteration while none is known. After that it is asked for whenever
 // the run is twice as old.
 constexpr double kBetweenQuestions = 1;
-constexpr size_t kMostNamed = 20;        // blocks and kernels
-constexpr size_t kMostConsidered = 500;  // blocks among which those that moved most are chosen
+constexpr size_t kMaxNamed = 20;        // blocks and kernels
+constexpr size_t kMaxConsidered = 500;  // blocks among which those that moved most are chosen
 
-size_t TransferFigures(const RunFacts& facts) {
+size_t TransferStats(const RunFacts& facts) {
   return static_cast<size_t>(TransferFigure::kDirectories) + 2 * facts.directories.size();
 }
 
@@ -49,9 +49,9 @@ struct RunReport::Device {
   Device(const ReportedDevice& device, const RunFacts& run, int number)
       : facts(device),
         order(number),
-        memory(static_cast<size_t>(MemoryFigure::kCount), Merge::kMaximum, kEverySeconds, kMostIntervals),
-        transfers(TransferFigures(run), Merge::kSum, kEverySeconds, kMostIntervals),
-        transferred(TransferFigures(run)),
+        memory(static_cast<size_t>(MemoryFigure::kCount), Merge::kMaximum, kEverySeconds, kMaxIntervals),
+        transfers(TransferStats(run), Merge::kSum, kEverySeconds, kMaxIntervals),
+        transferred(TransferStats(run)),
         power({.pci_bus_id = device.pci_bus_id}) {}
 
   const ReportedDevice facts;
@@ -122,33 +122,34 @@ void RunReport::SetIterations(const std::vector<DeviceIteration>& iterations, co
 
 // ---- Looking.
 
-void RunReport::Look() {
+void RunReport::Sample() {
   const int64_t now = clock_->NowNanos();
   if (now < next_look_) return;
   for (const auto& entry : devices_) {
     Device* const device = entry.load(std::memory_order_acquire);
     if (device == nullptr) continue;
-    if (const auto look = source_->Look(device->facts.device)) NoteLook(device, *look, Seconds(now));
+    if (const auto sample = source_->Sample(device->facts.device))
+      RecordSample(device, *sample, Seconds(now));
   }
   // Looks at power come once a second in any case. The first one, when NVML is opened, takes long, so it is
   // not part of the measured time.
   const int64_t took = clock_->NowNanos() - now;
-  next_look_ = now + std::min(kTimeBetweenLooks * took, kLongestBetweenLooks);
+  next_look_ = now + std::min(kSampleIntervalRatio * took, kMaxSampleInterval);
   for (const auto& entry : devices_) {
     Device* const device = entry.load(std::memory_order_acquire);
-    if (device != nullptr && device->memory.size() > 0) LookAtPower(device, Seconds(now));
+    if (device != nullptr && device->memory.size() > 0) InspectPower(device, Seconds(now));
   }
 }
 
-void RunReport::NoteLook(Device* device, const RunSource::DeviceLook& look, double seconds) {
-  const ResidencyStats& stats = look.stats;
+void RunReport::RecordSample(Device* device, const RunSource::DeviceSample& sample, double seconds) {
+  const ResidencyStats& stats = sample.stats;
   const uint64_t memory[] = {stats.chunk_bytes + stats.external_bytes, stats.resident_bytes,
                              stats.host_tier_bytes, stats.disk_tier_bytes, stats.live_bytes};
   static_assert(std::size(memory) == static_cast<size_t>(MemoryFigure::kCount));
   device->memory.Add(seconds, memory);
-  NoteTransfers(device, stats, seconds);
-  device->iterations.Note({seconds, stats.launches, look.iteration_launches, look.departures});
-  NoteLargest(device, stats.live_bytes, seconds);
+  RecordTransfers(device, stats, seconds);
+  device->iterations.Record({seconds, stats.launches, sample.iteration_launches, sample.departures});
+  RecordLargest(device, stats.live_bytes, seconds);
   if (seconds >= device->ask_at) {
     const bool known = source_->LastIteration(device->facts.device) != nullptr;
     device->ask_at = known ? 2 * seconds : seconds + kBetweenQuestions;
@@ -156,13 +157,13 @@ void RunReport::NoteLook(Device* device, const RunSource::DeviceLook& look, doub
   }
 }
 
-void RunReport::LookAtPower(Device* device, double seconds) {
+void RunReport::InspectPower(Device* device, double seconds) {
   if (seconds < device->power_at + kBetweenPower) return;
   device->power_at = seconds;
-  device->power.Look();
+  device->power.Sample();
 }
 
-void RunReport::NoteTransfers(Device* device, const ResidencyStats& stats, double seconds) {
+void RunReport::RecordTransfers(Device* device, const ResidencyStats& stats, double seconds) {
   std::vector<uint64_t> now = {stats.spilled_bytes, stats.fetched_bytes};
   for (const io::DirectoryStats& directory : source_->Directories()) {
     now.push_back(directory.bytes_written);
@@ -175,13 +176,13 @@ void RunReport::NoteTransfers(Device* device, const ResidencyStats& stats, doubl
   device->transferred = std::move(now);
 }
 
-void RunReport::NoteLargest(Device* device, uint64_t live_bytes, double seconds) {
+void RunReport::RecordLargest(Device* device, uint64_t live_bytes, double seconds) {
   if (live_bytes <= device->highest_live || seconds < device->largest_at + kBetweenLargest) return;
   device->highest_live = live_bytes;
   device->largest_at = seconds;
   device->largest.clear();
   const int ordinal = device->facts.device;
-  for (const allocator::LargeBlock& block : source_->LargestBlocks(ordinal, kMostConsidered)) {
+  for (const allocator::LargeBlock& block : source_->LargestBlocks(ordinal, kMaxConsidered)) {
     ReportedBlock& entry = device->largest.emplace_back();
     entry.block = block.id;
     entry.bytes = block.requested_bytes;
@@ -203,37 +204,38 @@ void RunReport::TakeIteration(Device* device) {
 
 // Chooses the device whose file is at the path itself: the first that was added, among those in service. A
 // device that could not be started has no file.
-void RunReport::ChooseFirst(const Figures& figures) {
+void RunReport::ChooseFirst(const Metrics& metrics) {
   if (first_ != nullptr) return;
-  for (const DeviceFigures& entry : figures.devices) {
+  for (const DeviceMetrics& entry : metrics.devices) {
     const Device* const device = At(entry.device);
     if (device != nullptr && (first_ == nullptr || device->order < first_->order)) first_ = device;
   }
 }
 
-void RunReport::Write(const Figures& figures, bool ended) {
-  ChooseFirst(figures);
-  for (const DeviceFigures& entry : figures.devices) {
+void RunReport::Write(const Metrics& metrics, bool ended) {
+  ChooseFirst(metrics);
+  for (const DeviceMetrics& entry : metrics.devices) {
     Device* const device = At(entry.device);
     if (device == nullptr) continue;
-    NoteLook(device, {entry.stats, entry.plan_iteration_launches, entry.plan_departures}, figures.seconds);
-    LookAtPower(device, figures.seconds);
+    RecordSample(device, {entry.stats, entry.plan_iteration_launches, entry.plan_departures},
+                 metrics.seconds);
+    InspectPower(device, metrics.seconds);
     if (!ended) TakeIteration(device);
     if (!device->file)
       device->file.emplace("SPILLWAY_REPORT", OutputFile::OfDevice(path_, entry.device, device == first_),
                            Readers::kOwner);
-    device->file->Replace(RunDataJson(DataOf(*device, figures, ended)));
+    device->file->Replace(RunDataJson(DataOf(*device, metrics, ended)));
   }
 }
 
-RunData RunReport::DataOf(const Device& device, const Figures& figures, bool ended) const {
+RunData RunReport::DataOf(const Device& device, const Metrics& metrics, bool ended) const {
   RunData data;
   data.facts = &facts_;
   data.device = &device.facts;
-  data.seconds = figures.seconds;
+  data.seconds = metrics.seconds;
   data.ended = ended;
-  data.figures = MetricsJson(figures);
-  data.advice = AdviceLine(figures, advice_);
+  data.metrics = MetricsJson(metrics);
+  data.advice = AdviceLine(metrics, advice_);
   for (const io::DirectoryStats& directory : source_->Directories())
     data.disk_capacity.push_back(directory.file_bytes);
   data.memory = &device.memory;
@@ -255,7 +257,7 @@ std::vector<ReportedBlock> RunReport::CostliestBlocks(const Device& device) cons
   std::stable_sort(blocks.begin(), blocks.end(), [](const ReportedBlock& a, const ReportedBlock& b) {
     return a.sums.moved_bytes > b.sums.moved_bytes;
   });
-  if (blocks.size() > kMostNamed) blocks.resize(kMostNamed);
+  if (blocks.size() > kMaxNamed) blocks.resize(kMaxNamed);
   return blocks;
 }
 
@@ -282,13 +284,13 @@ void RunReport::AddKernels(const Device& device, RunData* data) const {
   }
   for (auto& [name, kernel] : reaching) data->reaching_kernels.push_back(std::move(kernel));
   std::ranges::stable_sort(data->reaching_kernels, std::greater(), &ReachingKernel::bytes);
-  if (data->reaching_kernels.size() > kMostNamed) data->reaching_kernels.resize(kMostNamed);
+  if (data->reaching_kernels.size() > kMaxNamed) data->reaching_kernels.resize(kMaxNamed);
   for (auto& [name, kernel] : kernels) data->costliest_kernels.push_back(std::move(kernel));
   const auto cost = [](const ReportedKernel& kernel) {
     return kernel.seconds.value_or(0) + kernel.stalled_seconds;
   };
   std::ranges::stable_sort(data->costliest_kernels, std::greater(), cost);
-  if (data->costliest_kernels.size() > kMostNamed) data->costliest_kernels.resize(kMostNamed);
+  if (data->costliest_kernels.size() > kMaxNamed) data->costliest_kernels.resize(kMaxNamed);
 }
 
 }  // namespace spillway::integration

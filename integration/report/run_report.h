@@ -18,8 +18,8 @@
 #include "allocator/memory/address_map.h"
 #include "allocator/residency/residency.h"
 #include "integration/report/advice.h"
-#include "integration/report/figures.h"
 #include "integration/report/iteration_trace.h"
+#include "integration/report/metrics.h"
 #include "integration/report/output_file.h"
 #include "integration/report/run_data.h"
 #include "io/os/clock.h"
@@ -32,13 +32,13 @@ namespace spillway::integration {
 class RunSource {
  public:
   virtual ~RunSource() = default;
-  struct DeviceLook {
+  struct DeviceSample {
     allocator::ResidencyStats stats;
     uint64_t iteration_launches = 0;  // of the iteration that repeats now; 0: none is known
     uint64_t departures = 0;
   };
   // Returns none if the device is not in service yet.
-  virtual std::optional<DeviceLook> Look(int device) const = 0;
+  virtual std::optional<DeviceSample> Sample(int device) const = 0;
   virtual std::vector<allocator::LargeBlock> LargestBlocks(int device, size_t most) const = 0;
   virtual std::vector<io::DirectoryStats> Directories() const = 0;
   virtual std::vector<ReportedPause> Pauses() const = 0;
@@ -69,23 +69,23 @@ class RunReport {
   // ---- For the reporter's thread.
 
   // Looks at the figures, unless looks would take more than 1 % of the time; once a second all the same.
-  void Look();
-  void Write(const Figures& figures, bool ended);
+  void Sample();
+  void Write(const Metrics& metrics, bool ended);
 
  private:
   struct Device;
 
   double Seconds(int64_t nanos) const { return static_cast<double>(nanos - facts_.origin_nanos) / 1e9; }
   Device* At(int device) const;
-  void ChooseFirst(const Figures& figures);
-  void NoteLook(Device* device, const RunSource::DeviceLook& look, double seconds);
-  void NoteTransfers(Device* device, const allocator::ResidencyStats& stats, double seconds);
-  void LookAtPower(Device* device, double seconds);
+  void ChooseFirst(const Metrics& metrics);
+  void RecordSample(Device* device, const RunSource::DeviceSample& sample, double seconds);
+  void RecordTransfers(Device* device, const allocator::ResidencyStats& stats, double seconds);
+  void InspectPower(Device* device, double seconds);
   void TakeIteration(Device* device);
-  void NoteLargest(Device* device, uint64_t live_bytes, double seconds);
+  void RecordLargest(Device* device, uint64_t live_bytes, double seconds);
   std::vector<ReportedBlock> CostliestBlocks(const Device& device) const;
   void AddKernels(const Device& device, RunData* data) const;
-  RunData DataOf(const Device& device, const Figures& figures, bool ended) const;
+  RunData DataOf(const Device& device, const Metrics& metrics, bool ended) const;
 
   const std::string path_;
   const RunFacts facts_;

@@ -4,8 +4,8 @@
 
 namespace spillway::integration {
 
-TimeSeries::TimeSeries(size_t figures, Merge merge, double every_seconds, size_t most)
-    : figures_(figures), merge_(merge), most_(most), every_(every_seconds), values_(figures * most) {}
+TimeSeries::TimeSeries(size_t metrics, Merge merge, double every_seconds, size_t most)
+    : metrics_(metrics), merge_(merge), most_(most), every_(every_seconds), values_(metrics * most) {}
 
 size_t TimeSeries::IntervalOf(double seconds) const {
   return static_cast<size_t>(std::max(0.0, seconds) / every_);
@@ -16,13 +16,13 @@ void TimeSeries::Add(double seconds, std::span<const uint64_t> values) {
   const size_t interval = IntervalOf(seconds);
   if (size_ == 0) last_ = seconds;
   for (; size_ <= interval; ++size_) {
-    for (size_t figure = 0; figure < figures_; ++figure) {
+    for (size_t figure = 0; figure < metrics_; ++figure) {
       const bool keeps = merge_ == Merge::kMaximum && size_ > 0 && size_ < interval;
-      values_[size_ * figures_ + figure] = keeps ? at(figure, size_ - 1) : 0;
+      values_[size_ * metrics_ + figure] = keeps ? at(figure, size_ - 1) : 0;
     }
   }
-  for (size_t figure = 0; figure < figures_; ++figure) {
-    uint64_t& value = values_[interval * figures_ + figure];
+  for (size_t figure = 0; figure < metrics_; ++figure) {
+    uint64_t& value = values_[interval * metrics_ + figure];
     if (merge_ == Merge::kSum)
       Spread(seconds, figure, values[figure]);
     else
@@ -40,18 +40,18 @@ void TimeSeries::Spread(double seconds, size_t figure, uint64_t value) {
     const double part = (static_cast<double>(interval + 1) * every_ - last_) / (seconds - last_);
     const auto until =
         std::min(value, static_cast<uint64_t>(std::clamp(part, 0.0, 1.0) * static_cast<double>(value)));
-    values_[interval * figures_ + figure] += until - before;
+    values_[interval * metrics_ + figure] += until - before;
     before = until;
   }
-  values_[end * figures_ + figure] += value - before;
+  values_[end * metrics_ + figure] += value - before;
 }
 
 void TimeSeries::Halve() {
   every_ *= 2;
   for (size_t interval = 0; interval < size_; ++interval) {
-    for (size_t figure = 0; figure < figures_; ++figure) {
+    for (size_t figure = 0; figure < metrics_; ++figure) {
       const uint64_t value = at(figure, interval);
-      uint64_t& merged = values_[interval / 2 * figures_ + figure];
+      uint64_t& merged = values_[interval / 2 * metrics_ + figure];
       if (interval % 2 == 0) {
         merged = value;
       } else {

@@ -18,7 +18,7 @@ enum class Merge : uint8_t { kMaximum, kSum };
 class TimeSeries {
  public:
   // `figures`: the number of figures. `most`: the number of intervals, even and at least 2.
-  TimeSeries(size_t figures, Merge merge, double every_seconds, size_t most);
+  TimeSeries(size_t metrics, Merge merge, double every_seconds, size_t most);
 
   // `values` has one value of each figure. `seconds` never falls. Intervals without an Add keep the values
   // before them (maximum), or get their part (sum): the amount since the last Add counts as moved at an even
@@ -28,14 +28,14 @@ class TimeSeries {
   double every_seconds() const { return every_; }
   // Returns the number of intervals up to the last Add.
   size_t size() const { return size_; }
-  uint64_t at(size_t figure, size_t interval) const { return values_[interval * figures_ + figure]; }
+  uint64_t at(size_t figure, size_t interval) const { return values_[interval * metrics_ + figure]; }
 
  private:
   size_t IntervalOf(double seconds) const;
   void Halve();
   void Spread(double seconds, size_t figure, uint64_t value);
 
-  const size_t figures_;
+  const size_t metrics_;
   const Merge merge_;
   const size_t most_;
   double every_;

@@ -15,9 +15,9 @@ constexpr double kMuch = 0.01 * kRatedTerabytes * 1e12;
 
 }  // namespace
 
-std::vector<std::string> WearReports::Look(double seconds, uint64_t written_bytes) {
+std::vector<std::string> WearReports::Update(double seconds, uint64_t written_bytes) {
   std::vector<std::string> lines;
-  if (facts_.budget != nullptr) LookAtBudget(&lines);
+  if (facts_.budget != nullptr) CheckBudget(&lines);
   if (!facts_.default_directory.empty() && !much_reported_ && WroteMuch(seconds, written_bytes)) {
     much_reported_ = true;
     lines.push_back(absl::StrFormat(
@@ -28,7 +28,7 @@ std::vector<std::string> WearReports::Look(double seconds, uint64_t written_byte
   return lines;
 }
 
-void WearReports::LookAtBudget(std::vector<std::string>* lines) {
+void WearReports::CheckBudget(std::vector<std::string>* lines) {
   io::WriteBudget& budget = *facts_.budget;
   const absl::Status recorded = budget.Record();
   const std::string error(recorded.message());

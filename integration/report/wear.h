@@ -31,14 +31,14 @@ class WearReports {
 
   // Returns the lines to report now. `seconds`: since the job's first block; `written_bytes`: to spill files
   // since then.
-  std::vector<std::string> Look(double seconds, uint64_t written_bytes);
+  std::vector<std::string> Update(double seconds, uint64_t written_bytes);
 
  private:
   struct Sample {
     double seconds = 0;
     uint64_t bytes = 0;
   };
-  void LookAtBudget(std::vector<std::string>* lines);
+  void CheckBudget(std::vector<std::string>* lines);
   bool WroteMuch(double seconds, uint64_t written_bytes);
 
   const Facts facts_;

@@ -22,7 +22,7 @@ enum { kNameCount = sizeof(kNames) / sizeof(kNames[0]) };
 /* ReadSettings (settings.cc) reads a limit of each of these, and must know every one. */
 static const char* const kLimited[] = {"gpu_memory", "host_memory", "write_budget"};
 enum { kLimitedCount = sizeof(kLimited) / sizeof(kLimited[0]) };
-_Static_assert(kNameCount + kLimitedCount <= kMostConfFileEntries, "kMostConfFileEntries is too small");
+_Static_assert(kNameCount + kLimitedCount <= kMaxConfFileEntries, "kMaxConfFileEntries is too small");
 
 static const char kPrefix[] = "SPILLWAY_";
 
@@ -65,11 +65,11 @@ static int CheckOwner(const char* path, enum ConfFileKind kind, const struct sta
 }
 
 /* Reads the whole file. Returns -1 for an error, otherwise the number of bytes, which is more than
-   kMostConfFileBytes if the file is too large. */
+   kMaxConfFileBytes if the file is too large. */
 static ssize_t ReadAll(int descriptor, char* text) {
   size_t used = 0;
-  while (used <= kMostConfFileBytes) {
-    ssize_t n = read(descriptor, text + used, kMostConfFileBytes + 1 - used);
+  while (used <= kMaxConfFileBytes) {
+    ssize_t n = read(descriptor, text + used, kMaxConfFileBytes + 1 - used);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return -1;
     if (n == 0) break;
@@ -96,13 +96,13 @@ static int LoadText(const char* path, enum ConfFileKind kind, struct ConfFile* f
   int result = fstat(descriptor, &info) == 0
                    ? CheckOwner(path, kind, &info, file)
                    : Wrong(file, "%s: %s; mend or remove it", path, strerror(errno));
-  file->text = result == 0 ? malloc(kMostConfFileBytes + 2) : NULL;
+  file->text = result == 0 ? malloc(kMaxConfFileBytes + 2) : NULL;
   if (result == 0 && !file->text) result = Wrong(file, "%s: no memory to read it", path);
   ssize_t bytes = result == 0 ? ReadAll(descriptor, file->text) : 0;
   if (bytes < 0) result = Wrong(file, "%s: it cannot be read: %s; mend or remove it", path, strerror(errno));
   close(descriptor);
   if (result != 0) return result;
-  if (bytes > kMostConfFileBytes) return Wrong(file, "%s: it has more than 64 KiB; shorten it", path);
+  if (bytes > kMaxConfFileBytes) return Wrong(file, "%s: it has more than 64 KiB; shorten it", path);
   if (memchr(file->text, '\0', (size_t)bytes))
     return Wrong(file, "%s: it has a zero byte; it must be text", path);
   file->text[bytes] = '\0';

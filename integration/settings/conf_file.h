@@ -24,7 +24,7 @@ enum ConfFileKind {
   kConfNamed,    /* like the user's; the user has named it, so it must be there */
 };
 
-enum { kMostConfFileEntries = 96, kMostConfFileBytes = 64 << 10 };
+enum { kMaxConfFileEntries = 96, kMaxConfFileBytes = 64 << 10 };
 
 struct ConfFileEntry {
   const char* name;   /* of settings.def, "host_memory" */
@@ -37,7 +37,7 @@ struct ConfFile {
   char problem
       [768]; /* what is wrong, with file, line and what to do; no entries then. Empty: nothing is wrong */
   size_t count;
-  struct ConfFileEntry entries[kMostConfFileEntries];
+  struct ConfFileEntry entries[kMaxConfFileEntries];
   char* text; /* the bytes that the entries point into */
 };
 

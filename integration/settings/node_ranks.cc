@@ -55,7 +55,7 @@ class Ranks {
     if (text == nullptr) return std::nullopt;
     int64_t number = 0;
     const bool whole = absl::SimpleAtoi(text, &number);
-    if (whole && number >= least) return static_cast<int>(std::min<int64_t>(number, kMostRanks));
+    if (whole && number >= least) return static_cast<int>(std::min<int64_t>(number, kMaxRanks));
     if (whole && number == -1) return std::nullopt;  // some scripts set -1 if they are not distributed
     Refuse(absl::StrCat(name, "=", text), absl::StrCat("whole numbers from ", least));
     return std::nullopt;
@@ -120,7 +120,7 @@ std::optional<int> TasksOfNode(std::string_view text, int node) {
     }
     int tasks = 0;
     if (!absl::SimpleAtoi(std::string(entry), &tasks) || tasks < 1) return std::nullopt;
-    if (node - first < times) return std::min(tasks, kMostRanks);
+    if (node - first < times) return std::min(tasks, kMaxRanks);
     first += times;
   }
   return std::nullopt;

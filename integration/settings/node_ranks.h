@@ -14,13 +14,13 @@ namespace spillway::integration {
 
 struct NodeRanks {
   int rank = 0;          // of this process on its node, from 0
-  int size = 0;          // ranks of the job on this node, at most kMostRanks; 0: not known
+  int size = 0;          // ranks of the job on this node, at most kMaxRanks; 0: not known
   std::string launcher;  // the launcher whose variables these are: "torchrun"; empty: none
   std::string job;       // tells jobs of that launcher apart; empty if nothing does
 };
 
 // Far more than a node has; ranks are looked at one by one.
-inline constexpr int kMostRanks = 4096;
+inline constexpr int kMaxRanks = 4096;
 
 // Returns the value of a variable, null if it is not set.
 using VariableSource = std::function<const char*(const char* name)>;

@@ -7,7 +7,7 @@ namespace spillway::integration::setting_type {
 namespace {
 
 // A size that is neither nothing nor enough: 20 is 20 bytes, from a user who meant GiB.
-bool TooSmall(const Size& size) { return size.percent == 0 && size.bytes != 0 && size.bytes < kLeastSize; }
+bool TooSmall(const Size& size) { return size.percent == 0 && size.bytes != 0 && size.bytes < kMinSize; }
 
 }  // namespace
 

@@ -52,7 +52,7 @@ struct Switch {
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return ParseSwitch(text); }
 };
 
-// A size in bytes: 0, or kLeastSize at least. Empty: not set.
+// A size in bytes: 0, or kMinSize at least. Empty: not set.
 struct PlainSize {
   using Value = std::optional<Size>;
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view);

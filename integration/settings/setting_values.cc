@@ -45,7 +45,7 @@ absl::StatusOr<DirectoryEntry> ParseDirectory(std::string_view text) {
   const size_t colon = text.rfind(':');
   if (colon != std::string_view::npos) {
     SPILLWAY_ASSIGN_OR_RETURN(const Size cap, ParseSize(text.substr(colon + 1), Percent::kRefused));
-    if (cap.bytes < kLeastSize)
+    if (cap.bytes < kMinSize)
       return absl::InvalidArgumentError("directories with a cap of at least 2MiB, as in /nvme0:500GB");
     entry.cap_bytes = cap.bytes;
     text = Trimmed(text.substr(0, colon));
@@ -206,7 +206,7 @@ absl::StatusOr<std::optional<WriteLimit>> ParseWriteLimit(std::string_view text)
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(trimmed, absl::MaxSplits('/', 1));
   const auto size = ParseSize({parts.first.data(), parts.first.size()}, Percent::kRefused);
-  if (!size.ok() || size->bytes < kLeastSize) return refused;
+  if (!size.ok() || size->bytes < kMinSize) return refused;
   const std::string interval = absl::AsciiStrToLower(absl::StripAsciiWhitespace(parts.second));
   for (size_t i = 0; i < kNames->size(); ++i) {
     const std::string& name = (*kNames)[i];

@@ -30,7 +30,7 @@ struct Size {
 };
 
 // Bytes of one chunk; a smaller size fits none.
-constexpr uint64_t kLeastSize = uint64_t{2} << 20;
+constexpr uint64_t kMinSize = uint64_t{2} << 20;
 
 enum class Percent : uint8_t { kAccepted, kRefused };
 
@@ -47,7 +47,7 @@ absl::StatusOr<size_t> ParseWord(std::string_view text, const std::vector<std::s
 
 struct DirectoryEntry {
   std::string path;        // absolute
-  uint64_t cap_bytes = 0;  // 0: no cap of its own; otherwise kLeastSize at least
+  uint64_t cap_bytes = 0;  // 0: no cap of its own; otherwise kMinSize at least
   friend bool operator==(const DirectoryEntry&, const DirectoryEntry&) = default;
 };
 
@@ -65,7 +65,7 @@ struct WriteLimit {
   friend bool operator==(const WriteLimit&, const WriteLimit&) = default;
 };
 
-// Reads "2TB/day", "100GB/h": a size from kLeastSize on and one of hour, day, week, month (30 days) or its
+// Reads "2TB/day", "100GB/h": a size from kMinSize on and one of hour, day, week, month (30 days) or its
 // first letter. "0" yields 0 bytes, "none" yields no limit.
 absl::StatusOr<std::optional<WriteLimit>> ParseWriteLimit(std::string_view text);
 

@@ -88,7 +88,7 @@ void* SpillwayAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream
     if (void* pointer = AllocateOurs(bytes, device, stream)) return pointer;
   }
   void* pointer = native_->raw_alloc_with_stream(bytes, stream);
-  NoteNativeAllocation(bytes, device);
+  RecordNativeAllocation(bytes, device);
   return pointer;
 }
 
@@ -119,7 +119,7 @@ void* SpillwayAllocator::AllocateOurs(size_t bytes, c10::DeviceIndex device, cud
     // Native does not allow it while one of its pools is open: a graph may be under capture there.
     if (!pools_.AnyOpen()) EmptyNativeCache(kNoPool);
     (void)api_->empty_cache(device);
-    LedgerOf(device).NoteRetry();
+    LedgerOf(device).RecordRetry();
     result = api_->allocate(device, bytes, stream, &pointer);
   }
   if (result == kNotInitialised) return nullptr;
@@ -167,7 +167,7 @@ void SpillwayAllocator::Refuse(size_t bytes, c10::DeviceIndex device, cudaStream
   const auto stats = getDeviceStats(device);
   refusal.allocated = static_cast<size_t>(stats.allocated_bytes[0].current);
   refusal.reserved = static_cast<size_t>(stats.reserved_bytes[0].current);
-  LedgerOf(device).NoteOutOfMemory();
+  LedgerOf(device).RecordOutOfMemory();
   if (trace_.active()) {
     trace_.Record(TraceLog::Entry::OOM, device, refusal.free, bytes, stream, std::move(context),
                   native_.getUserMetadata());
@@ -232,7 +232,7 @@ c10::DataPtr SpillwayAllocator::Adopt(c10::DataPtr pointer) const {
 
 c10::DataPtr SpillwayAllocator::AdoptNative(c10::DataPtr pointer, size_t bytes) {
   c10::DataPtr adopted = Adopt(std::move(pointer));
-  NoteNativeAllocation(bytes, adopted.device().index());
+  RecordNativeAllocation(bytes, adopted.device().index());
   return adopted;
 }
 

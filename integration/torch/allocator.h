@@ -101,7 +101,7 @@ class SpillwayAllocator final : public CompatAllocator {
   // The engine calls this before the first kernel that writes addresses into memory of native's. The memory
   // that native frees is reported to the engine from then on.
   static void ReportNativeFrees();
-  void NoteNativeEvent(const torch_cuda::TraceEntry& event) const;
+  void RecordNativeEvent(const torch_cuda::TraceEntry& event) const;
 
   // CompatAllocator. Owns() accepts the engine's blocks that PyTorch got from us. Segments of pools are
   // native's to divide.
@@ -112,7 +112,7 @@ class SpillwayAllocator final : public CompatAllocator {
   TraceLog::Context ContextOfOurs(const void* pointer) override;
   void RecordForOurs(TraceAction action, const void* pointer, const std::string& metadata) override;
   c10::DataPtr AdoptNative(c10::DataPtr pointer, size_t bytes) override;
-  bool NotePool(c10::DeviceIndex device, PoolId pool) override { return pools_.AddUser(device, pool); }
+  bool RecordPool(c10::DeviceIndex device, PoolId pool) override { return pools_.AddUser(device, pool); }
   std::shared_ptr<CUDAAllocator> PoolAllocator(c10::DeviceIndex device) override;
 
   // Gives native a pool whose memory is the engine's. Returns false if native has made the pool, or will.
@@ -130,7 +130,7 @@ class SpillwayAllocator final : public CompatAllocator {
                            TraceLog::Context context);
   void Free(void* pointer);
   c10::DataPtr Adopt(c10::DataPtr pointer) const;  // native's deleter becomes ours
-  void NoteNativeAllocation(size_t bytes, c10::DeviceIndex device);
+  void RecordNativeAllocation(size_t bytes, c10::DeviceIndex device);
   void EmptyNativeCache(PoolId pool);
   void ReportToProfiler(void* pointer, int64_t bytes, c10::DeviceIndex device);
   DeviceLedger& LedgerOf(c10::DeviceIndex device) { return ledgers_[static_cast<size_t>(device)]; }

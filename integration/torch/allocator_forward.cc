@@ -43,7 +43,7 @@ void SpillwayAllocator::copy_data(void* destination, const void* source, size_t 
 // Native's bytes are about to fall, so their part of the common peaks counts now.
 void SpillwayAllocator::EmptyNativeCache(PoolId pool) {
   for (c10::DeviceIndex device = 0; device < device_count_.load(); ++device)
-    NoteNativeAllocation(SIZE_MAX, device);
+    RecordNativeAllocation(SIZE_MAX, device);
   native_.emptyCache(pool);
 }
 
@@ -127,7 +127,7 @@ torch_cuda::CheckpointDelta SpillwayAllocator::setCheckpointPoolState(
     c10::DeviceIndex device, std::shared_ptr<torch_cuda::AllocatorState> state) {
   torch_cuda::CheckpointDelta delta = native_->setCheckpointPoolState(device, std::move(state));
   for (c10::DataPtr& pointer : delta.dataptrs_allocd) pointer = Adopt(std::move(pointer));
-  NoteNativeAllocation(SIZE_MAX, device);  // any number of blocks
+  RecordNativeAllocation(SIZE_MAX, device);  // any number of blocks
   return delta;
 }
 

@@ -26,9 +26,9 @@ void SpillwayAllocator::GetReserved(c10::DeviceIndex device, size_t* now, size_t
 }
 
 // Native keeps no record of our bytes, so a peak of both together is noticed only here.
-void SpillwayAllocator::NoteNativeAllocation(size_t bytes, c10::DeviceIndex device) {
+void SpillwayAllocator::RecordNativeAllocation(size_t bytes, c10::DeviceIndex device) {
   if (bytes == 0 || device < 0 || !LedgerOf(device).used()) return;
-  LedgerOf(device).NoteNative(bytes, [&] { return native_->getDeviceStats(device); });
+  LedgerOf(device).RecordNative(bytes, [&] { return native_->getDeviceStats(device); });
 }
 
 void SpillwayAllocator::ReportToProfiler(void* pointer, int64_t bytes, c10::DeviceIndex device) {
@@ -147,14 +147,14 @@ void SpillwayAllocator::attachAllocatorTraceTracker(torch_cuda::AllocatorTraceTr
 void SpillwayAllocator::ReportNativeFrees() {
   try {
     instance_->native_->attachAllocatorTraceTracker(
-        [](const torch_cuda::TraceEntry& event) { instance_->NoteNativeEvent(event); });
+        [](const torch_cuda::TraceEntry& event) { instance_->RecordNativeEvent(event); });
   } catch (const std::exception&) {  // inside a driver call: blocks stay on the GPU longer than they need to
   }
 }
 
 // Called with native's lock held. When native frees the memory, the work of other streams on it is over.
 // Graphs may use the memory of a private pool after it was freed.
-void SpillwayAllocator::NoteNativeEvent(const torch_cuda::TraceEntry& event) const {
+void SpillwayAllocator::RecordNativeEvent(const torch_cuda::TraceEntry& event) const {
   if (event.action_ != TraceAction::FREE_COMPLETED || !IsOutsidePools(event)) return;
   if (fork_.InChild()) return;
   (void)api_->memory_freed(event.device_, reinterpret_cast<const void*>(event.addr_), event.size_,

@@ -93,7 +93,7 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
 #if SPILLWAY_TORCH_SINCE(11)
   void createOrIncrefPool(c10::DeviceIndex device, PoolId pool,
                           std::shared_ptr<CUDAAllocator> allocator) override {
-    const bool is_new = NotePool(device, pool);
+    const bool is_new = RecordPool(device, pool);
     if (is_new && allocator == nullptr) allocator = PoolAllocator(device);
     native_->createOrIncrefPool(device, pool, std::move(allocator));
   }
@@ -104,13 +104,13 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
   }
 #elif SPILLWAY_TORCH_SINCE(8)
   void createOrIncrefPool(c10::DeviceIndex device, PoolId pool, CUDAAllocator* allocator) override {
-    (void)NotePool(device, pool);
+    (void)RecordPool(device, pool);
     native_->createOrIncrefPool(device, pool, allocator);
   }
   void setUseOnOOM(c10::DeviceIndex device, PoolId pool) override { native_->setUseOnOOM(device, pool); }
 #elif SPILLWAY_TORCH_SINCE(6)
   void ensureExistsAndIncrefPool(c10::DeviceIndex device, PoolId pool) override {
-    (void)NotePool(device, pool);
+    (void)RecordPool(device, pool);
     native_->ensureExistsAndIncrefPool(device, pool);
   }
 #endif
@@ -175,7 +175,7 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
   // Gives a block that native has just handed out our deleter, and records it in the statistics.
   virtual c10::DataPtr AdoptNative(c10::DataPtr pointer, size_t bytes) = 0;
   // Counts one more user of the pool. Returns true for its first one, for whom native makes the pool.
-  virtual bool NotePool(c10::DeviceIndex device, PoolId pool) = 0;
+  virtual bool RecordPool(c10::DeviceIndex device, PoolId pool) = 0;
   // Returns the allocator for a pool of the device that names none; null: native's own.
   virtual std::shared_ptr<torch_cuda::CUDAAllocator> PoolAllocator(c10::DeviceIndex device) = 0;
 

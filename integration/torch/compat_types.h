@@ -99,9 +99,9 @@ inline int TraceActionNumber(const std::string& word) {
 
 // Returns bytes as text, as in PyTorch's out-of-memory message.
 #if SPILLWAY_TORCH_SINCE(5)
-inline std::string SizeWords(uint64_t bytes) { return torch_stats::format_size(bytes); }
+inline std::string SizeText(uint64_t bytes) { return torch_stats::format_size(bytes); }
 #else  // native's own is private to it
-inline std::string SizeWords(uint64_t bytes) {
+inline std::string SizeText(uint64_t bytes) {
   constexpr const char* kUnits[] = {" KiB", " MiB", " GiB"};
   if (bytes <= 1024) return std::to_string(bytes) + " bytes";
   double amount = static_cast<double>(bytes) / 1024;

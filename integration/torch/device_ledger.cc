@@ -26,7 +26,7 @@ void DeviceLedger::Add(void* pointer, LedgerBlock block, NativeStats native, siz
 void DeviceLedger::RefreshPeaks(DeviceStatsMerge::NativeTotal before, NativeStats native) {
   const Stats stats = native();
   os::MutexLock lock(&mu_);
-  stats_.NotePeaks(stats, before);
+  stats_.RecordPeaks(stats, before);
 }
 
 std::optional<LedgerBlock> DeviceLedger::Remove(void* pointer) {
@@ -47,7 +47,7 @@ std::optional<LedgerBlock> DeviceLedger::Find(void* pointer) const {
   return found->second;
 }
 
-void DeviceLedger::NoteNative(size_t bytes, NativeStats native) {
+void DeviceLedger::RecordNative(size_t bytes, NativeStats native) {
   DeviceStatsMerge::NativeTotal before;
   {
     os::MutexLock lock(&mu_);
@@ -75,12 +75,12 @@ void DeviceLedger::ResetPeaks(const Stats& native) {
   stats_.ResetPeaks(native);
 }
 
-void DeviceLedger::NoteRetry() {
+void DeviceLedger::RecordRetry() {
   os::MutexLock lock(&mu_);
   stats_.OnRetry();
 }
 
-void DeviceLedger::NoteOutOfMemory() {
+void DeviceLedger::RecordOutOfMemory() {
   os::MutexLock lock(&mu_);
   stats_.OnOutOfMemory();
 }

@@ -45,7 +45,7 @@ class DeviceLedger {
   std::optional<LedgerBlock> Find(void* pointer) const;
 
   // Records that native handed out a block of this size: the common peaks may have risen.
-  void NoteNative(size_t bytes, NativeStats native);
+  void RecordNative(size_t bytes, NativeStats native);
   // Returns true once this device has had a block of ours. Native's own peaks are the common ones before
   // that.
   bool used() const { return used_.load(std::memory_order_relaxed); }
@@ -53,8 +53,8 @@ class DeviceLedger {
   Stats Merge(Stats native, size_t reserved, size_t reserved_peak);
   void ResetAccumulated();
   void ResetPeaks(const Stats& native);
-  void NoteRetry();
-  void NoteOutOfMemory();
+  void RecordRetry();
+  void RecordOutOfMemory();
 
   // Figures of our blocks: bytes in PyTorch's statistics, and physical bytes as last given to Add or Merge.
   size_t allocated_bytes() const;

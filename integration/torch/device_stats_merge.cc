@@ -98,7 +98,7 @@ bool DeviceStatsMerge::PeaksMayHaveRisen() const {
   return risen;
 }
 
-void DeviceStatsMerge::NotePeaks(const Stats& native, NativeTotal total_before) {
+void DeviceStatsMerge::RecordPeaks(const Stats& native, NativeTotal total_before) {
   native_ = native;
   native_at_ = total_before;
   ask_ = false;
@@ -149,7 +149,7 @@ void DeviceStatsMerge::ResetAccumulated() {
 void DeviceStatsMerge::ResetPeaks(const Stats& native) {
   reserved_peak_floor_ = reserved_peak_;
   ForEachFigure([&](StatArray Stats::*array, size_t type) { (peaks_.*array)[type].peak = 0; });
-  NotePeaks(native, native_total_);
+  RecordPeaks(native, native_total_);
 }
 
 }  // namespace spillway::integration

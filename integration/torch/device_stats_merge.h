@@ -27,7 +27,7 @@ class DeviceStatsMerge {
 
   // Records that native handed out a block of this size.
   void OnNative(size_t bytes);
-  // Returns false if no common peak can have risen since the last NotePeaks, whatever native has freed
+  // Returns false if no common peak can have risen since the last RecordPeaks, whatever native has freed
   // meanwhile. Native need not be asked for its statistics then, which costs as much as an allocation.
   // Native's reserved bytes are not counted: SpillwayAllocator::EmptyNativeCache asks for them before it
   // lowers them.
@@ -40,7 +40,7 @@ class DeviceStatsMerge {
     int64_t blocks = 0;
   };
   NativeTotal native_total() const { return native_total_; }
-  void NotePeaks(const Stats& native, NativeTotal total_before);
+  void RecordPeaks(const Stats& native, NativeTotal total_before);
 
   // Adds ours to `native` and puts the common peaks in.
   Stats Merge(Stats native);
@@ -53,11 +53,11 @@ class DeviceStatsMerge {
 
   Stats own_;
   Stats peaks_;            // only the `peak` fields: of native and ours together
-  Stats native_;           // as last given to NotePeaks, and
+  Stats native_;           // as last given to RecordPeaks, and
   NativeTotal native_at_;  // native_total_ before that
   NativeTotal native_total_;
   bool ask_ = true;                 // native had a block whose size here is not known
-  int64_t own_reserved_noted_ = 0;  // our reserved bytes at the last NotePeaks
+  int64_t own_reserved_noted_ = 0;  // our reserved bytes at the last RecordPeaks
   size_t reserved_peak_floor_ = 0;  // Spillway's all-time peak when the peaks were last reset
   size_t reserved_peak_ = 0;
   int64_t retries_ = 0;

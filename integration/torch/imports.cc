@@ -99,7 +99,7 @@ class ImportedFunction::Walk {
   static int OnLibrary(struct dl_phdr_info* info, size_t, void* walk) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     auto* const self = static_cast<Walk*>(walk);
     try {
-      return self->Look(*info) ? 0 : 1;
+      return self->Inspect(*info) ? 0 : 1;
     } catch (
         const std::bad_alloc&) {  // nothing may be thrown through the loader; the next walk is a complete one
       self->function_->walked_ = false;
@@ -108,7 +108,7 @@ class ImportedFunction::Walk {
   }
 
   // Returns false to end the walk. Runs inside Run, so under the lock.
-  bool Look(const struct dl_phdr_info& info) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  bool Inspect(const struct dl_phdr_info& info) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     ImportedFunction& self = *function_;
     if (first_) {
       first_ = false;

@@ -26,13 +26,13 @@ std::string OutOfMemoryText(const Refusal& refusal) {
   const size_t in_use = refusal.total - std::min(refusal.free, refusal.total);
   const size_t idle = refusal.reserved - std::min(refusal.allocated, refusal.reserved);
   std::string text = "CUDA out of memory. Tried to allocate ";
-  text += SizeWords(NativeAllocationBytes(refusal.requested));
+  text += SizeText(NativeAllocationBytes(refusal.requested));
   text += ". GPU " + std::to_string(static_cast<int>(refusal.device)) + " has a total capacity of ";
-  text += SizeWords(refusal.total) + " of which " + SizeWords(refusal.free) + " is free. ";
-  text += "Including non-PyTorch memory, this process has " + SizeWords(in_use) + " memory in use. ";
-  if (refusal.allowed != 0) text += SizeWords(refusal.allowed) + " allowed; ";
-  text += "Of the allocated memory " + SizeWords(refusal.allocated) + " is allocated by PyTorch, and ";
-  text += SizeWords(idle) + " is reserved by PyTorch but unallocated.";
+  text += SizeText(refusal.total) + " of which " + SizeText(refusal.free) + " is free. ";
+  text += "Including non-PyTorch memory, this process has " + SizeText(in_use) + " memory in use. ";
+  if (refusal.allowed != 0) text += SizeText(refusal.allowed) + " allowed; ";
+  text += "Of the allocated memory " + SizeText(refusal.allocated) + " is allocated by PyTorch, and ";
+  text += SizeText(idle) + " is reserved by PyTorch but unallocated.";
   text += "\nSpillway: ";
   text += refusal.reason.empty() ? "the block does not fit the GPU, host memory and disk together"
                                  : refusal.reason;

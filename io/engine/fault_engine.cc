@@ -19,7 +19,7 @@ constexpr NamedError kErrors[] = {
     {"EAGAIN", EAGAIN},   {"ENOMEM", ENOMEM},
 };
 
-constexpr std::chrono::nanoseconds kLookAtSchedule = std::chrono::milliseconds(1);
+constexpr std::chrono::nanoseconds kSchedulePollInterval = std::chrono::milliseconds(1);
 
 class FaultEngine : public IoEngine {
  public:
@@ -49,7 +49,7 @@ class FaultEngine : public IoEngine {
     std::copy_n(answers_.begin(), count, results.begin());
     answers_.erase(answers_.begin(), answers_.begin() + static_cast<std::ptrdiff_t>(count));
     if (count > 0) return count;
-    return inner_->Poll(results, kept_.empty() ? timeout : std::min(timeout, kLookAtSchedule));
+    return inner_->Poll(results, kept_.empty() ? timeout : std::min(timeout, kSchedulePollInterval));
   }
 
   void Wake() override { inner_->Wake(); }

@@ -17,14 +17,14 @@ void Mutex::CheckRankBeforeLock() const {
   for (int i = 0; i < taken_count; ++i) SPILLWAY_CHECK(taken_rank[i] < rank_);
 }
 
-void Mutex::NoteLocked() const {
+void Mutex::RecordLocked() const {
   SPILLWAY_CHECK(taken_count < kMaxTaken);
   taken[taken_count] = this;
   taken_rank[taken_count] = rank_;
   ++taken_count;
 }
 
-void Mutex::NoteUnlocked() const {
+void Mutex::RecordUnlocked() const {
   int i = taken_count - 1;
   while (i >= 0 && taken[i] != this) --i;
   SPILLWAY_CHECK(i >= 0);
@@ -45,19 +45,19 @@ void Mutex::AssertLocked() const {}
 #endif
 
 void CondVar::Wait(Mutex* mutex) {
-  mutex->NoteUnlocked();
+  mutex->RecordUnlocked();
   std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
   condition_.wait(lock);
   lock.release();
-  mutex->NoteLocked();
+  mutex->RecordLocked();
 }
 
 bool CondVar::WaitFor(Mutex* mutex, std::chrono::nanoseconds timeout) {
-  mutex->NoteUnlocked();
+  mutex->RecordUnlocked();
   std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
   const bool woken = condition_.wait_for(lock, timeout) == std::cv_status::no_timeout;
   lock.release();
-  mutex->NoteLocked();
+  mutex->RecordLocked();
   return woken;
 }
 

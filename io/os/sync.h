@@ -33,15 +33,15 @@ class ABSL_LOCKABLE Mutex {
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() {
     CheckRankBeforeLock();
     mutex_.lock();
-    NoteLocked();
+    RecordLocked();
   }
   void Unlock() ABSL_UNLOCK_FUNCTION() {
-    NoteUnlocked();
+    RecordUnlocked();
     mutex_.unlock();
   }
   bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) {
     if (!mutex_.try_lock()) return false;
-    NoteLocked();
+    RecordLocked();
     return true;
   }
   // Aborts unless this thread has locked the mutex. Only builds with lock checks do so.
@@ -51,12 +51,12 @@ class ABSL_LOCKABLE Mutex {
   friend class CondVar;
 #ifdef SPILLWAY_LOCK_CHECKS
   void CheckRankBeforeLock() const;
-  void NoteLocked() const;
-  void NoteUnlocked() const;
+  void RecordLocked() const;
+  void RecordUnlocked() const;
 #else
   void CheckRankBeforeLock() const {}
-  void NoteLocked() const {}
-  void NoteUnlocked() const {}
+  void RecordLocked() const {}
+  void RecordUnlocked() const {}
 #endif
 
   std::mutex mutex_;

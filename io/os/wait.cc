@@ -74,7 +74,7 @@ std::string WaitList::LineOf(const Entry& entry, int64_t now) const {
          ")";
 }
 
-void WaitList::Look() {
+void WaitList::Scan() {
   const int64_t now = clock_->NowNanos();
   std::vector<std::string> lines;
   {
@@ -96,7 +96,7 @@ std::vector<WaitList::Entry> WaitList::UnderWay() const {
   return entries;
 }
 
-std::array<WaitList::Totals, static_cast<size_t>(WaitKind::kCount)> WaitList::Figures() const {
+std::array<WaitList::Totals, static_cast<size_t>(WaitKind::kCount)> WaitList::Metrics() const {
   const int64_t now = clock_->NowNanos();
   MutexLock lock(&mu_);
   auto totals = totals_;

@@ -74,11 +74,11 @@ class WaitList {
 
   // Reports the waits whose lines are due. The reporter calls it about once a second. Any thread, without a
   // lock.
-  void Look();
+  void Scan();
   // The waits under way, the oldest first. Any thread.
   std::vector<Entry> UnderWay() const;
   // By WaitKind. Any thread.
-  std::array<Totals, static_cast<size_t>(WaitKind::kCount)> Figures() const;
+  std::array<Totals, static_cast<size_t>(WaitKind::kCount)> Metrics() const;
   // One line: "waits 12 s for device memory (launch of gemm_kernel, thread 4711)". Empty when nothing has
   // waited for a second.
   std::string Describe() const;

@@ -9,7 +9,7 @@
 namespace spillway::io {
 namespace {
 
-constexpr int kMostLinks = 40;  // the kernel's limit
+constexpr int kMaxLinks = 40;  // the kernel's limit
 
 uid_t UnknownOwner() {
   std::ifstream file("/proc/sys/kernel/overflowuid");
@@ -46,7 +46,7 @@ absl::Status CheckOwners(const std::string& directory, int directory_fd) {
   std::deque<std::string> names;
   PutBefore(directory, &names);
   std::string at = directory.starts_with('/') ? "" : ".";
-  for (int links = 0; !names.empty() && links <= kMostLinks;) {
+  for (int links = 0; !names.empty() && links <= kMaxLinks;) {
     const std::string next = at + "/" + names.front();
     names.pop_front();
     char target[PATH_MAX];

@@ -21,7 +21,7 @@ namespace {
 constexpr uint32_t kRequest = 512u << 10;
 constexpr size_t kInFlight = 16;
 constexpr uint64_t kGrowth = 256ull << 20;
-constexpr uint64_t kLeastSpace = kRequest * kInFlight;
+constexpr uint64_t kMinSpace = kRequest * kInFlight;
 // Reading gets less time than writing, since it has no cache to fill.
 constexpr double kWritePart = 0.6;
 constexpr auto kNoAnswer = std::chrono::seconds(30);
@@ -200,9 +200,9 @@ absl::StatusOr<DiskRates> MeasureDisk(const std::string& path, const DiskRateOpt
   SPILLWAY_ASSIGN_OR_RETURN(opened, OpenDirectory(path, store));
   const SpillFile::Growable growable = opened.file->SpaceToGrow(0, options.cap_bytes, options.reserve_bytes);
   const Bounds bounds{Whole(growable.by_disk), Whole(growable.by_limits)};
-  if (bounds.Least() < kLeastSpace) {
+  if (bounds.Least() < kMinSpace) {
     return absl::ResourceExhaustedError("no space to measure in: " + os::BytesText(bounds.Least()) +
-                                        " beyond the reserve, and " + os::BytesText(kLeastSpace) +
+                                        " beyond the reserve, and " + os::BytesText(kMinSpace) +
                                         " are needed");
   }
   auto buffer = std::make_unique<AlignedBuffer>(kRequest * kInFlight);

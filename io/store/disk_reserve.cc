@@ -6,7 +6,7 @@
 namespace spillway::io {
 namespace {
 
-constexpr uint64_t kLeastReserve = 10ull << 30;
+constexpr uint64_t kMinReserve = 10ull << 30;
 constexpr uint64_t kPercent = 5;
 constexpr uint64_t kPercentInPod =
     12;  // above the kubelet's 10 %, as our files are not the only ones that grow
@@ -28,7 +28,7 @@ bool InPod(const std::string& root) {
 }
 
 uint64_t DefaultReserve(uint64_t total_bytes, bool in_pod) {
-  return std::max(total_bytes / 100 * (in_pod ? kPercentInPod : kPercent), kLeastReserve);
+  return std::max(total_bytes / 100 * (in_pod ? kPercentInPod : kPercent), kMinReserve);
 }
 
 uint64_t ReserveOf(uint64_t total_bytes, uint64_t reserve_bytes) {

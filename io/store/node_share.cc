@@ -23,9 +23,9 @@ namespace {
 // units, so that 0 is visible, too. It never reaches the next place, or the kernel would join the two.
 constexpr int kPlaceBits = 24;
 constexpr int kAccountBits = kPlaceBits + 20;
-constexpr uint64_t kMostUnits = (uint64_t{1} << kPlaceBits) - 2;
+constexpr uint64_t kMaxUnits = (uint64_t{1} << kPlaceBits) - 2;
 // Far more than a node has. It bounds the time that somebody else's locks can cost us.
-constexpr size_t kMostLocks = 8192;
+constexpr size_t kMaxLocks = 8192;
 
 // FNV-1a, and a mixer (SplitMix64). Places and accounts only need to be spread.
 uint64_t HashOf(const std::string& text) {
@@ -55,7 +55,7 @@ struct Range {
 std::vector<Range> LocksOfPeers(int fd, Range all) {
   std::vector<Range> found;
   std::vector<Range> left = {all};
-  while (!left.empty() && found.size() < kMostLocks) {
+  while (!left.empty() && found.size() < kMaxLocks) {
     const Range range = left.back();
     left.pop_back();
     struct flock lock = LockOf(F_WRLCK, range.begin, range.end - range.begin);
@@ -82,7 +82,7 @@ NodeShare::NodeShare(const Options& options)
   for (const std::string& directory : options_.directories) {
     if (!directory.empty() && Enter(directory)) break;
   }
-  Look();
+  Scan();
 }
 
 // A place belongs to another if any byte of it is locked. Two processes that take one at the same time both
@@ -119,7 +119,7 @@ void NodeShare::Close() {
 int64_t NodeShare::PlaceStart() const { return account_start_ + (place_ << kPlaceBits); }
 
 uint64_t NodeShare::Units(uint64_t bytes) const {
-  return std::min(kMostUnits, bytes / options_.unit_bytes + (bytes % options_.unit_bytes != 0 ? 1 : 0));
+  return std::min(kMaxUnits, bytes / options_.unit_bytes + (bytes % options_.unit_bytes != 0 ? 1 : 0));
 }
 
 // Uses one call of the kernel in either direction, so that others see the old length or the new one.
@@ -137,7 +137,7 @@ bool NodeShare::SetLength(uint64_t bytes) {
 
 // ---- The other processes.
 
-void NodeShare::Look() {
+void NodeShare::Scan() {
   peers_.clear();
   const int fd = fd_.load();
   if (fd < 0) return;
@@ -146,7 +146,7 @@ void NodeShare::Look() {
        LocksOfPeers(fd, {account_start_, account_start_ + (int64_t{1} << kAccountBits)})) {
     const auto units = static_cast<uint64_t>(std::max<int64_t>(0, lock.end - lock.begin - 1));
     uint64_t& taken = places[(lock.begin - account_start_) >> kPlaceBits];
-    taken = std::max(taken, std::min(units, kMostUnits) * options_.unit_bytes);
+    taken = std::max(taken, std::min(units, kMaxUnits) * options_.unit_bytes);
   }
   for (const auto& [place, taken] : places) peers_.push_back(taken);
 }
@@ -162,7 +162,7 @@ uint64_t NodeShare::taken_by_peers() const {
 bool NodeShare::Register(uint64_t bytes, uint64_t total_bytes) {
   const uint64_t before = taken_;
   const auto fits = [&] {
-    Look();
+    Scan();
     return bytes <= MostToTake(total_bytes);
   };
   if (bytes > before && !fits()) return false;

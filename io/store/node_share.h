@@ -40,7 +40,7 @@ class NodeShare {
   NodeShare& operator=(const NodeShare&) = delete;
 
   // Reads the locks of the other processes. The methods below use the result of the last Look.
-  void Look();
+  void Scan();
   // The most that this process may have of `total_bytes` now.
   uint64_t MostToTake(uint64_t total_bytes) const;
   uint64_t taken_by_peers() const;

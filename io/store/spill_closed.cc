@@ -18,9 +18,9 @@ namespace {
 
 using os::kSecond;
 
-constexpr int64_t kProvedGood = 60 * kSecond;      // after so long open, the next delay is the first again
-constexpr int64_t kLookWhileClosed = kSecond / 4;  // while capacity is wanted
-constexpr int64_t kLookWhileUnwanted = 60 * kSecond;
+constexpr int64_t kProvedGood = 60 * kSecond;         // after so long open, the next delay is the first again
+constexpr int64_t kScanIntervalClosed = kSecond / 4;  // while capacity is wanted
+constexpr int64_t kScanIntervalUnwanted = 60 * kSecond;
 constexpr char kSilent[] = "does not answer";
 constexpr uint32_t kProbeWriteBytes = std::min(64u << 10, kSlotBytes);
 
@@ -43,8 +43,8 @@ uint64_t SpillStore::Impl::WhenOpenLocked(const Directory& directory) const {
   if (directory.disk_full) return 0;
   const uint64_t now = uint64_t{directory.table.slots().size()} * kSlotBytes;
   const uint64_t more =
-      directory.look.at < 0 ? directory.settings.cap_bytes : directory.look.growable.bytes();
-  const bool unknown = directory.look.at < 0 && directory.settings.cap_bytes == 0;
+      directory.snapshot.at < 0 ? directory.settings.cap_bytes : directory.snapshot.growable.bytes();
+  const bool unknown = directory.snapshot.at < 0 && directory.settings.cap_bytes == 0;
   return unknown ? UINT64_MAX / 4 : now + std::min(more, UINT64_MAX / 4);
 }
 
@@ -65,7 +65,7 @@ std::string SpillStore::Impl::ClosedDirectoriesLocked() const {
 }
 
 // Counts a failure of the disk. Too many of them in short time close the directory.
-void SpillStore::Impl::NoteFailureLocked(Directory* directory, const absl::Status& status) {
+void SpillStore::Impl::RecordFailureLocked(Directory* directory, const absl::Status& status) {
   // Transfers that the end of the store leaves under way are not the disk's failure. A full disk, an
   // interruption and silence are handled on their own.
   if (status.ok() || stopped_ || absl::IsCancelled(status) || absl::IsResourceExhausted(status) ||
@@ -119,7 +119,7 @@ void SpillStore::Impl::CloseFailingLocked(Directory* directory, const std::strin
 }
 
 // Called when the drive has become silent, or has answered.
-void SpillStore::Impl::NoteSilence(size_t index, bool silent) {
+void SpillStore::Impl::RecordSilence(size_t index, bool silent) {
   os::MutexLock lock(&mu_);
   Directory& directory = *directories_[index];
   directory.silent = silent;
@@ -143,7 +143,7 @@ int64_t SpillStore::Impl::TurnOfClosedLocked(Directory* directory) {
   } else if (!wanted) {
     directory->closed_wait = nullptr;
   }
-  const int64_t next = now + (wanted ? kLookWhileClosed : kLookWhileUnwanted);
+  const int64_t next = now + (wanted ? kScanIntervalClosed : kScanIntervalUnwanted);
   if (!directory->closed) return next;
   if (const std::shared_ptr<Move> move = NextMoveLocked(directory)) {
     mu_.Unlock();

@@ -15,11 +15,11 @@ namespace {
 
 using os::kSecond;
 
-constexpr int64_t kGrowthPause = kSecond;           // after a growth that was refused
-constexpr int64_t kLookWhileWanted = kSecond / 10;  // while a caller of GrowTo waits for capacity
-constexpr int64_t kLookWhileAsked = kSecond / 4;    // while an eviction lacks slots
-constexpr int64_t kLookForSurplus = 5 * kSecond;    // while something could be given back
-constexpr int64_t kLookAtSurplus = kSecond;
+constexpr int64_t kGrowthPause = kSecond;              // after a growth that was refused
+constexpr int64_t kScanIntervalWanted = kSecond / 10;  // while a caller of GrowTo waits for capacity
+constexpr int64_t kScanIntervalAsked = kSecond / 4;    // while an eviction lacks slots
+constexpr int64_t kSurplusScanInterval = 5 * kSecond;  // while something could be given back
+constexpr int64_t kSurplusCheckInterval = kSecond;
 constexpr int64_t kSurplusAge = 2 * kSecond;  // time for a caller of GrowTo to promise its capacity
 constexpr int64_t kForgetAsked = 5 * kSecond;
 constexpr int64_t kStuck = kSecond;  // the result of a call that takes longer is not relied on
@@ -92,7 +92,7 @@ uint64_t SpillStore::Impl::SpareLocked() const {
 // Bytes that a directory keeps free ahead of need. Growing takes milliseconds, for which no transfer should
 // wait.
 uint64_t SpillStore::Impl::AheadOf(const Directory& directory) const {
-  return WholeSlots(std::min(options_.growth_bytes / 2, directory.look.growable.by_disk / kAheadPart));
+  return WholeSlots(std::min(options_.growth_bytes / 2, directory.snapshot.growable.by_disk / kAheadPart));
 }
 
 bool SpillStore::Impl::StuckLocked(const Directory& directory) const {
@@ -103,7 +103,7 @@ bool SpillStore::Impl::StuckLocked(const Directory& directory) const {
 size_t SpillStore::Impl::ActiveLocked() const {
   size_t active = 0;
   for (const auto& directory : directories_) {
-    const bool known_full = directory->look.at >= 0 && directory->look.growable.bytes() < kSlotBytes;
+    const bool known_full = directory->snapshot.at >= 0 && directory->snapshot.growable.bytes() < kSlotBytes;
     if (IsUsable(*directory) && !StuckLocked(*directory) && !known_full) ++active;
   }
   return std::max<size_t>(active, 1);
@@ -144,7 +144,7 @@ int64_t SpillStore::Impl::TurnLocked(Directory* directory) {
   if (IsClosed(*directory)) return TurnOfClosedLocked(directory);
   directory->closed_wait = nullptr;
   if (WantedLocked() == 0 && NeededLocked() == 0 && directory->file_bytes == 0) return now + kNever;
-  LookLocked(directory);
+  ScanLocked(directory);
   if (directory->disk_full && !ReopenLocked(directory)) return directory->full_until;
   while (!stopped_) {
     const uint64_t growth = GrowthLocked(*directory);
@@ -159,10 +159,11 @@ int64_t SpillStore::Impl::TurnLocked(Directory* directory) {
 
 int64_t SpillStore::Impl::NextTurnLocked(const Directory& directory) const {
   const int64_t now = options_.clock->NowNanos();
-  if (capacity_.load() < WantedLocked()) return now + (demands_.empty() ? kLookWhileAsked : kLookWhileWanted);
+  if (capacity_.load() < WantedLocked())
+    return now + (demands_.empty() ? kScanIntervalAsked : kScanIntervalWanted);
   if (SpareLocked() / ActiveLocked() < AheadOf(directory) / 2) return now + kGrowthPause;
-  if (directory.surplus_since != 0) return now + kLookAtSurplus;
-  return now + (owner_ != nullptr ? kLookForSurplus : kNever);
+  if (directory.surplus_since != 0) return now + kSurplusCheckInterval;
+  return now + (owner_ != nullptr ? kSurplusScanInterval : kNever);
 }
 
 // Asks for the present space; `most_bytes` is the limit by a shared cap.
@@ -173,15 +174,15 @@ SpillFile::Growable SpillStore::Impl::SpaceOf(const Directory& directory, uint64
   return directory.file->SpaceToGrow(file_bytes, cap, options_.disk_reserve_bytes);
 }
 
-void SpillStore::Impl::LookLocked(Directory* directory) {
+void SpillStore::Impl::ScanLocked(Directory* directory) {
   if (directory->share != nullptr) {
-    directory->share->Look();
+    directory->share->Scan();
     directory->most_bytes = WholeSlots(directory->share->MostToTake(directory->settings.cap_bytes));
   }
   const uint64_t most_bytes = directory->most_bytes;
-  Look look;
-  look.at = options_.clock->NowNanos();
-  directory->growing_since = look.at;
+  Snapshot snapshot;
+  snapshot.at = options_.clock->NowNanos();
+  directory->growing_since = snapshot.at;
   const uint64_t size = directory->file_bytes;
   // A caller in GrowTo has entered its own wait.
   const bool entered = !demands_.empty() || WantedLocked() <= capacity_.load();
@@ -190,15 +191,16 @@ void SpillStore::Impl::LookLocked(Directory* directory) {
     std::unique_ptr<os::Wait> wait;
     if (!entered)
       wait = std::make_unique<os::Wait>(waits_, os::WaitKind::kDiskGrowth, directory->queue->place());
-    look.growable = SpaceOf(*directory, size, most_bytes);
+    snapshot.growable = SpaceOf(*directory, size, most_bytes);
   }
   mu_.Lock();
   directory->growing_since = 0;
-  look.free = look.growable.by_disk;
-  if (directory->look.at >= 0 && look.free >= directory->look.free + kSlotBytes) gained_at_ = look.at;
+  snapshot.free = snapshot.growable.by_disk;
+  if (directory->snapshot.at >= 0 && snapshot.free >= directory->snapshot.free + kSlotBytes)
+    gained_at_ = snapshot.at;
   // The file system refused growth lately, so the space that it reports as free is not available.
-  if (look.at < directory->next_growth_at) look.growable.by_disk = 0;
-  directory->look = look;
+  if (snapshot.at < directory->next_growth_at) snapshot.growable.by_disk = 0;
+  directory->snapshot = snapshot;
   grown_cv_.NotifyAll();
 }
 
@@ -206,7 +208,7 @@ void SpillStore::Impl::LookLocked(Directory* directory) {
 bool SpillStore::Impl::ReopenLocked(Directory* directory) {
   const int64_t now = options_.clock->NowNanos();
   if (now < directory->full_until) return false;
-  if (directory->look.growable.by_disk < kSlotBytes) {
+  if (directory->snapshot.growable.by_disk < kSlotBytes) {
     directory->full_until = now + directory->full_pause;
     return false;
   }
@@ -223,7 +225,7 @@ uint64_t SpillStore::Impl::GrowthLocked(const Directory& directory) const {
   if (!IsUsable(directory) || options_.clock->NowNanos() < directory.next_growth_at) return 0;
   const uint64_t most =
       std::min(directory.file->grows_by_writing() ? kGrowthByWriting : SlotsUp(options_.growth_bytes),
-               WholeSlots(directory.look.growable.bytes()));
+               WholeSlots(directory.snapshot.growable.bytes()));
   if (capacity_.load() < WantedLocked()) return std::min(most, GrowthForNeedLocked(directory));
   return std::min(most, GrowthAheadLocked(directory));
 }
@@ -242,7 +244,7 @@ uint64_t SpillStore::Impl::GrowthForNeedLocked(const Directory& directory) const
     if (other.get() == &directory || !IsUsable(*other) || StuckLocked(*other)) continue;
     missing -= std::min(missing, other->growing_bytes);
     uint64_t gives = up_to_share(*other);
-    if (other->look.at >= 0) gives = std::min(gives, WholeSlots(other->look.growable.bytes()));
+    if (other->snapshot.at >= 0) gives = std::min(gives, WholeSlots(other->snapshot.growable.bytes()));
     elsewhere += gives - std::min(gives, other->growing_bytes);
   }
   const uint64_t left_over = missing - std::min(missing, elsewhere);
@@ -264,7 +266,7 @@ bool SpillStore::Impl::GrowLocked(Directory* directory, uint64_t bytes) {
   const bool entered = !demands_.empty() || WantedLocked() <= capacity_.load();
   mu_.Unlock();
   NodeShare* const share = directory->share.get();
-  // Another process may have taken the space since the look.
+  // Another process may have taken the space since the snapshot.
   const bool ours = share == nullptr || share->Register(before + bytes, directory->settings.cap_bytes);
   if (!ours) bytes = 0;
   bool refused = !ours;
@@ -288,8 +290,8 @@ bool SpillStore::Impl::GrowLocked(Directory* directory, uint64_t bytes) {
   mu_.Lock();
   directory->growing_bytes = 0;
   directory->growing_since = 0;
-  uint64_t& by_disk = directory->look.growable.by_disk;
-  uint64_t& by_limits = directory->look.growable.by_limits;
+  uint64_t& by_disk = directory->snapshot.growable.by_disk;
+  uint64_t& by_limits = directory->snapshot.growable.by_limits;
   by_disk = refused ? 0 : by_disk - std::min(by_disk, bytes);
   by_limits -= std::min(by_limits, bytes);
   if (refused) directory->next_growth_at = options_.clock->NowNanos() + kGrowthPause;
@@ -315,7 +317,7 @@ void SpillStore::Impl::GiveBackLocked(Directory* directory) {
     directory->surplus_since = surplus ? now : 0;
     return;
   }
-  const bool disk_short = directory->look.growable.by_disk < options_.growth_bytes;
+  const bool disk_short = directory->snapshot.growable.by_disk < options_.growth_bytes;
   if (!disk_short || now - directory->surplus_since < kSurplusAge) return;
   const uint32_t count = static_cast<uint32_t>(
       std::min<uint64_t>(WholeSlots(spare - ahead) / kSlotBytes, directory->table.slots().free_tail()));

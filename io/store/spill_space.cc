@@ -27,7 +27,7 @@ constexpr int64_t kShortageWaitAfterLater = 10 * kSecond;
 constexpr int64_t kLongestShortage = 60 * kSecond;
 constexpr int64_t kFirstFullPause = kSecond;
 constexpr int64_t kLongestFullPause = 30 * kSecond;
-constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
+constexpr auto kScanInterval = std::chrono::milliseconds(50);
 
 std::string Mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
@@ -102,14 +102,14 @@ absl::Status SpillStore::Impl::WaitForCapacityLocked(uint64_t bytes, os::Wait* w
     if (stopped_) return absl::CancelledError("the spill store was shut down");
     SPILLWAY_RETURN_IF_ERROR(wait->Check());
     const CanGrow can_grow = CanGrowToLocked(bytes, start);
-    NoteShortageLocked(can_grow);
+    RecordShortageLocked(can_grow);
     if (can_grow == CanGrow::kNever && !ProbeForLocked(bytes)) return NoCapacity(bytes);
     if (can_grow == CanGrow::kClosed) wait->SetSubject(ClosedDirectoriesLocked());
-    if (can_grow == CanGrow::kNotNow) NoteLaterProcessesLocked();
+    if (can_grow == CanGrow::kNotNow) RecordLaterProcessesLocked();
     if (can_grow == CanGrow::kNotNow && options_.clock->NowNanos() >= WaitEndsLocked(start) &&
         !ProbeForLocked(bytes))
       return NoCapacity(bytes);
-    grown_cv_.WaitFor(&mu_, kBetweenLooks);
+    grown_cv_.WaitFor(&mu_, kScanInterval);
   }
   return absl::OkStatus();
 }
@@ -134,11 +134,11 @@ std::shared_ptr<DiskOrder> SpillStore::Impl::OrderOf(const Directory& directory)
   return std::make_shared<DiskOrder>(directory.settings.path);
 }
 
-void SpillStore::Impl::NoteShortageLocked(CanGrow can_grow) {
+void SpillStore::Impl::RecordShortageLocked(CanGrow can_grow) {
   if (can_grow == CanGrow::kNotNow && short_since_ == 0) short_since_ = options_.clock->NowNanos();
 }
 
-void SpillStore::Impl::NoteLaterProcessesLocked() {
+void SpillStore::Impl::RecordLaterProcessesLocked() {
   for (const auto& directory : directories_) {
     if (!IsUsable(*directory) || !directory->order->FirstOfSeveral()) continue;
     later_seen_at_ = options_.clock->NowNanos();
@@ -169,9 +169,9 @@ SpillStore::Impl::CanGrow SpillStore::Impl::CanGrowToLocked(uint64_t bytes, int6
   for (const auto& directory : directories_) {
     if (IsClosed(*directory)) closed += WhenOpenLocked(*directory);
     if (!IsUsable(*directory)) continue;
-    if (directory->look.at < since) unknown = true;
-    if (directory->look.at < 0) continue;
-    const SpillFile::Growable& growable = directory->look.growable;
+    if (directory->snapshot.at < since) unknown = true;
+    if (directory->snapshot.at < 0) continue;
+    const SpillFile::Growable& growable = directory->snapshot.growable;
     by_limits += std::min(growable.by_limits / kSlotBytes * kSlotBytes, UINT64_MAX / 4 - by_limits);
     Sums& sums = devices[directory->file->device()];
     sums.by_files += growable.bytes() / kSlotBytes * kSlotBytes;
@@ -193,7 +193,7 @@ absl::Status SpillStore::Impl::NoCapacity(uint64_t bytes) const {
     text += " " + directory->settings.path + " holds " +
             Mebibytes(uint64_t{slots.in_use_count()} * kSlotBytes) + " in a file of " +
             Mebibytes(directory->file_bytes);
-    const SpillFile::Growable& growable = directory->look.growable;
+    const SpillFile::Growable& growable = directory->snapshot.growable;
     if (IsClosed(*directory)) {
       text += " and gets no new slots, since it " + WhyClosedLocked(*directory) + ";";
     } else if (directory->disk_full) {
@@ -239,7 +239,7 @@ absl::StatusOr<std::vector<SlotId>> SpillStore::Impl::TakeSlots(size_t n) {
     PokeLocked();
   }
   const CanGrow can_grow = CanGrowToLocked(wanted, asked_since_);
-  NoteShortageLocked(can_grow);
+  RecordShortageLocked(can_grow);
   if (can_grow == CanGrow::kYes || can_grow == CanGrow::kUnknown)
     return absl::UnavailableError("spill files are being grown");
   if (can_grow == CanGrow::kClosed || ProbeForLocked(wanted))

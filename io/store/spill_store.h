@@ -141,11 +141,11 @@ class SpillStore {
 
   // Sets the owner that promises the capacity. Promised capacity is never given back to a disk that runs
   // short. If the owner is null, nothing is given back. The owner stays valid until another is set. After a
-  // promise it calls NotePromise: files then grow ahead of need.
+  // promise it calls RecordPromise: files then grow ahead of need.
   void SetOwner(CapacityOwner* owner);
   // Reports that the promises are now `promised` bytes. Any thread; takes a lock only when the remaining
   // capacity runs low.
-  void NotePromise(uint64_t promised);
+  void RecordPromise(uint64_t promised);
 
   // TakeSlots, but waits for growth as GrowTo does. Any thread but the store's own.
   absl::StatusOr<std::vector<SlotId>> ReserveSlots(size_t n);

@@ -48,7 +48,7 @@ absl::Status SpillStore::Impl::Open() {
                                      .request_timeout = options_.request_timeout,
                                      .retry_time = options_.retry_time,
                                      .write_budget = options_.write_budget,
-                                     .silence_changed = [this, i](bool silent) { NoteSilence(i, silent); },
+                                     .silence_changed = [this, i](bool silent) { RecordSilence(i, silent); },
                                      .clock = options_.clock,
                                      .waits = waits_};
     SPILLWAY_ASSIGN_OR_RETURN(directory->queue, TransferQueue::Start(std::move(opened.engine), queue));
@@ -93,8 +93,8 @@ SpillStoreStats SpillStore::Impl::stats() {
     DirectoryStats one{.path = directory->settings.path,
                        .engine = directory->queue->engine_name(),
                        .direct = directory->file->direct(),
-                       .full = directory->disk_full ||
-                               (directory->look.at >= 0 && directory->look.growable.bytes() < kSlotBytes),
+                       .full = directory->disk_full || (directory->snapshot.at >= 0 &&
+                                                        directory->snapshot.growable.bytes() < kSlotBytes),
                        .closed = IsClosed(*directory),
                        .why_closed = WhyClosedLocked(*directory),
                        .times_closed = directory->times_closed,
@@ -196,7 +196,7 @@ uint64_t SpillStore::capacity_bytes() const { return impl_->capacity_bytes(); }
 absl::Status SpillStore::GrowTo(uint64_t bytes) { return impl_->GrowTo(bytes); }
 absl::StatusOr<std::vector<SlotId>> SpillStore::TakeSlots(size_t n) { return impl_->TakeSlots(n); }
 void SpillStore::SetOwner(CapacityOwner* owner) { impl_->SetOwner(owner); }
-void SpillStore::NotePromise(uint64_t promised) { impl_->NotePromise(promised); }
+void SpillStore::RecordPromise(uint64_t promised) { impl_->RecordPromise(promised); }
 absl::StatusOr<std::vector<SlotId>> SpillStore::ReserveSlots(size_t n) { return impl_->ReserveSlots(n); }
 void SpillStore::ReleaseSlot(SlotId slot) { impl_->ReleaseSlot(slot); }
 

@@ -52,7 +52,7 @@ class SpillStore::Impl {
   absl::StatusOr<std::vector<SlotId>> TakeSlots(size_t n);
   absl::StatusOr<std::vector<SlotId>> ReserveSlots(size_t n);
   void SetOwner(CapacityOwner* owner);
-  void NotePromise(uint64_t promised) {
+  void RecordPromise(uint64_t promised) {
     if (promised > low_watermark_.load(std::memory_order_relaxed)) PokeKeepers();
   }
   void PokeKeepers();
@@ -71,7 +71,7 @@ class SpillStore::Impl {
 
  private:
   // The result of a keeper's last question to its file system.
-  struct Look {
+  struct Snapshot {
     int64_t at = -1;               // clock, ns: its beginning; -1: never yet
     SpillFile::Growable growable;  // less what was grown since; no space if the disk refused lately
     uint64_t free = 0;             // bytes beyond the reserve, as the file system reported
@@ -108,7 +108,7 @@ class SpillStore::Impl {
     bool disk_full = false;  // a write into allocated space met a full disk: the directory gives no slots
     int64_t full_until = 0;  // clock, ns: next check of the full disk
     int64_t full_pause = 0;  // ns until the next check, doubled each time
-    Look look;
+    Snapshot snapshot;
     uint64_t growing_bytes = 0;  // bytes that the Grow call under way adds
     int64_t growing_since = 0;   // clock, ns: beginning of that call, or of a look; 0: none under way
     int64_t next_growth_at = 0;  // clock, ns: no growth before this, since the last one was refused
@@ -161,8 +161,9 @@ class SpillStore::Impl {
   void VerifyRead(const std::shared_ptr<ReadState>& state);
   absl::Status Decrypt(const ReadState& state) const;
   void FinishRead(const std::shared_ptr<ReadState>& state, absl::Status status);
-  void NoteAnswer(SlotId slot);
-  void NoteFailureLocked(Directory* directory, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RecordAnswer(SlotId slot);
+  void RecordFailureLocked(Directory* directory, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void PostDone(Done done, absl::Status status);
   std::shared_ptr<DiskOrder> OrderOf(const Directory& directory) const;
   // Returns null when the cap is not shared.
@@ -179,8 +180,8 @@ class SpillStore::Impl {
   absl::Status WaitForCapacityLocked(uint64_t bytes, os::Wait* wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int64_t WaitEndsLocked(int64_t start) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CanGrow CanGrowToLocked(uint64_t bytes, int64_t since) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void NoteLaterProcessesLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void NoteShortageLocked(CanGrow can_grow) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RecordLaterProcessesLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RecordShortageLocked(CanGrow can_grow) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status NoCapacity(uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string Paths() const;
 
@@ -192,7 +193,7 @@ class SpillStore::Impl {
   bool ProbeForLocked(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CloseFailingLocked(Directory* directory, const std::string& after, const std::string& why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void NoteSilence(size_t index, bool silent);
+  void RecordSilence(size_t index, bool silent);
   int64_t TurnOfClosedLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StartProbe(const std::shared_ptr<Probe>& probe);
   void ReadBack(const std::shared_ptr<Probe>& probe);
@@ -216,7 +217,7 @@ class SpillStore::Impl {
   void KeepLoop(Directory* directory);
   int64_t TurnLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   SpillFile::Growable SpaceOf(const Directory& directory, uint64_t file_bytes, uint64_t most_bytes) const;
-  void LookLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ScanLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool ReopenLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t GrowthLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t GrowthForNeedLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -244,7 +245,7 @@ class SpillStore::Impl {
   os::WaitList* const waits_;
   const int64_t opened_at_;           // clock, ns
   os::Atomic<uint64_t> capacity_{0};  // written under mu_ by UpdateCapacityLocked
-  // Promises beyond this make the keepers grow files ahead of need. Written under mu_, read by NotePromise.
+  // Promises beyond this make the keepers grow files ahead of need. Written under mu_, read by RecordPromise.
   os::Atomic<uint64_t> low_watermark_{0};
   os::Atomic<bool> ending_{false};  // set by Shutdown: ends growth by writing
 

@@ -91,7 +91,7 @@ void SpillStore::Impl::PushWrite(const std::shared_ptr<WriteState>& state, const
                                             .bytes = state->bytes,
                                             .data = buffer,
                                             .done = arrived,
-                                            .answered = [this, slot] { NoteAnswer(slot); },
+                                            .answered = [this, slot] { RecordAnswer(slot); },
                                             .keeps = state->keeps,
                                             .retries = state->retries});
   if (!pushed.ok()) pool_->Post([arrived, pushed] { arrived(pushed); });
@@ -110,14 +110,14 @@ void SpillStore::Impl::FinishWrite(const std::shared_ptr<WriteState>& state) {
     directory.table.EndWrite(state->slot.index, OutcomeOf(state->status), state->checksum);
     if (absl::IsResourceExhausted(state->status)) CloseFullLocked(&directory);
     if (state->status.ok()) directory.full_pause = 0;
-    NoteFailureLocked(&directory, state->status);
+    RecordFailureLocked(&directory, state->status);
     if (!state->status.ok()) UpdateCapacityLocked();
   }
   state->done(state->status);
 }
 
 // The kernel has answered a write that had been given up, so its slot may be used again.
-void SpillStore::Impl::NoteAnswer(SlotId slot) {
+void SpillStore::Impl::RecordAnswer(SlotId slot) {
   os::MutexLock lock(&mu_);
   DirectoryOf(slot).table.Answered(slot.index);
   UpdateCapacityLocked();
@@ -210,7 +210,7 @@ void SpillStore::Impl::FinishRead(const std::shared_ptr<ReadState>& state, absl:
     os::MutexLock lock(&mu_);
     Directory& directory = DirectoryOf(state->slot);
     directory.table.EndRead(state->slot.index);
-    NoteFailureLocked(&directory, status);
+    RecordFailureLocked(&directory, status);
     if (!status.ok()) UpdateCapacityLocked();
   }
   state->done(std::move(status));

@@ -10,7 +10,7 @@ void TransferOrder::Push(std::shared_ptr<Transfer> transfer) {
 
 // Chooses among the classes with a waiting transfer whose direction is not full. A class whose direction is
 // not busy precedes one whose direction is. Among equals the first class wins, unless a later one has been
-// passed over kMostPassedOver times.
+// passed over kMaxPassedOver times.
 std::shared_ptr<Transfer> TransferOrder::Next(const std::array<Load, 2>& load) {
   const auto load_of = [&load](size_t place) {
     return load[static_cast<size_t>(place == static_cast<size_t>(TransferClass::kWrite) ? IoOp::kWrite
@@ -29,7 +29,7 @@ std::shared_ptr<Transfer> TransferOrder::Next(const std::array<Load, 2>& load) {
       passed_over_[i] = 0;
     } else if (chosen == kTransferClasses || is_busy(chosen) != is_busy(i)) {
       if (chosen == kTransferClasses || is_busy(chosen)) chosen = i;
-    } else if (passed_over_[i] >= kMostPassedOver) {
+    } else if (passed_over_[i] >= kMaxPassedOver) {
       chosen = i;
     }
   }

@@ -51,7 +51,7 @@ class TransferOrder {
     kFull,  // never chosen
   };
   // A class with a waiting transfer is passed over at most this many times in a row.
-  static constexpr int kMostPassedOver = 16;
+  static constexpr int kMaxPassedOver = 16;
 
   void Push(std::shared_ptr<Transfer> transfer);
 

@@ -23,7 +23,7 @@ constexpr int64_t kLongRequest = 1'000'000'000;  // ns: a request that takes lon
 constexpr int64_t kQuietTime = 10'000'000'000;   // ns without an error: the next one gets a line in the log
 constexpr auto kIdleWait = std::chrono::seconds(3600);
 constexpr auto kLongestBudgetWait = std::chrono::seconds(1);
-constexpr auto kLookAtEnd = std::chrono::milliseconds(20);
+constexpr auto kEndPollInterval = std::chrono::milliseconds(20);
 // A stop of the process shows by a Poll that ends late, and is measured to the length of one Poll.
 constexpr auto kLongestPoll = std::chrono::milliseconds(250);  // while requests are in flight
 
@@ -109,12 +109,12 @@ void TransferQueue::Run() {
     if (!batch_.empty()) engine_->Submit(batch_);
     batch_.clear();
     const std::chrono::nanoseconds asked =
-        stopping ? std::min<std::chrono::nanoseconds>(PollTimeout(), kLookAtEnd) : PollTimeout();
+        stopping ? std::min<std::chrono::nanoseconds>(PollTimeout(), kEndPollInterval) : PollTimeout();
     const size_t count = engine_->Poll(results, asked);
     AllowForStop(asked);
     for (size_t i = 0; i < count; ++i) Judge(results[i]);
-    NoteLateFlights();
-    NoteWaits(options_.clock->NowNanos());
+    RecordLateFlights();
+    RecordWaits(options_.clock->NowNanos());
   }
   wait_ = nullptr;
   const bool answered = EndAll();
@@ -160,7 +160,7 @@ std::array<TransferOrder::Load, 2> TransferQueue::LoadOfDirections() const {
   std::array<Load, 2> load = {Load::kLight, Load::kLight};
   constexpr auto kRead = static_cast<size_t>(IoOp::kRead);
   constexpr auto kWrite = static_cast<size_t>(IoOp::kWrite);
-  if (silent_) load[kWrite] = Load::kFull;    // NoteSilence ends the waiting ones
+  if (silent_) load[kWrite] = Load::kFull;    // RecordSilence ends the waiting ones
   if (share == flights_.size()) return load;  // too few places to keep one
   if (in_flight[kRead] >= share) load[kRead] = Load::kBusy;
   if (in_flight[kWrite] >= share && !SPILLWAY_STORE_MUTANT(kWritesTakeAllPlaces)) load[kWrite] = Load::kFull;
@@ -179,7 +179,7 @@ void TransferQueue::StartFlight(size_t place, std::shared_ptr<Transfer> transfer
   ++transfer->in_flight;
   speeds_[static_cast<size_t>(transfer->op)].Begin(now);
   if (options_.write_budget != nullptr && transfer->op == IoOp::kWrite)
-    options_.write_budget->Note(flight.length);
+    options_.write_budget->Record(flight.length);
   flight.transfer = std::move(transfer);
   AddToBatch(&flight);
 }
@@ -233,7 +233,7 @@ void TransferQueue::Judge(const IoResult& result) {
   Flight& flight = flights_[place];
   flight.tag = 0;  // a second result for this request is not counted
   flight.late = flight.late && SPILLWAY_STORE_MUTANT(kStaysSilent);
-  if (flight.given_up != nullptr) return NoteAnswer(&flight);
+  if (flight.given_up != nullptr) return RecordAnswer(&flight);
   const uint32_t asked = flight.length - flight.moved;
   if (result.result < 0) {
     RetryOrFail(&flight, -result.result);
@@ -341,7 +341,7 @@ void TransferQueue::CallAnswered(Transfer* transfer) {
 }
 
 // Enters the oldest request as a wait when it takes long, until it ends.
-void TransferQueue::NoteWaits(int64_t now) {
+void TransferQueue::RecordWaits(int64_t now) {
   const Flight* oldest = nullptr;
   for (const Flight& flight : flights_) {
     if (flight.transfer == nullptr || now - flight.started < kLongRequest) continue;

@@ -129,14 +129,14 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   void CompleteIfEnded(const std::shared_ptr<Transfer>& transfer);
   static void CallAnswered(Transfer* transfer);
   void GiveUp(Flight* flight);
-  void NoteLateFlights();
-  void NoteAnswer(Flight* flight);
-  void NoteSilence();
+  void RecordLateFlights();
+  void RecordAnswer(Flight* flight);
+  void RecordSilence();
   void AllowForStop(std::chrono::nanoseconds asked);
   void EndWaiting();
   void EndTransfers(const std::deque<std::shared_ptr<Transfer>>& transfers, EndReason reason);
   bool EndAll();  // true when the kernel has no request left
-  void NoteWaits(int64_t now);
+  void RecordWaits(int64_t now);
   std::string Describe(const Transfer& transfer) const;
 
   const TransferQueueOptions options_;

@@ -37,7 +37,7 @@ void TransferQueue::GiveUp(Flight* flight) {
 }
 
 // The kernel has answered a request that was given up.
-void TransferQueue::NoteAnswer(Flight* flight) {
+void TransferQueue::RecordAnswer(Flight* flight) {
   const std::shared_ptr<Transfer> transfer = std::exchange(flight->given_up, nullptr);
   --given_up_places_;
   --busy_places_;
@@ -61,7 +61,7 @@ void TransferQueue::AllowForStop(std::chrono::nanoseconds asked) {
 
 // Reads wait for a silent drive: it may come back, and there is no other place from which to read. Writes are
 // given up, and their blocks stay where they are.
-void TransferQueue::NoteLateFlights() {
+void TransferQueue::RecordLateFlights() {
   const int64_t now = options_.clock->NowNanos();
   const auto is_late = [now](const Flight& flight) {
     return flight.transfer != nullptr && !flight.late && !flight.waiting_to_retry && now >= flight.deadline;
@@ -74,14 +74,14 @@ void TransferQueue::NoteLateFlights() {
     }
   }
   for (Flight& flight : flights_) flight.late = flight.late || is_late(flight);
-  NoteSilence();  // first, so that the `done` of a write that was given up finds the directory closed
+  RecordSilence();  // first, so that the `done` of a write that was given up finds the directory closed
   for (Flight& flight : flights_) {
     if (!flight.late || flight.transfer == nullptr) continue;
     if (flight.transfer->op == IoOp::kWrite || SPILLWAY_STORE_MUTANT(kReadGivenUp)) GiveUp(&flight);
   }
 }
 
-void TransferQueue::NoteSilence() {
+void TransferQueue::RecordSilence() {
   const bool silent =
       std::any_of(flights_.begin(), flights_.end(), [](const Flight& flight) { return flight.late; });
   if (silent) {

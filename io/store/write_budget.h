@@ -36,7 +36,7 @@ class WriteBudget {
   explicit WriteBudget(Options options);
 
   // Notes that `bytes` are being written. Takes no lock.
-  void Note(uint64_t bytes) { noted_.fetch_add(bytes, std::memory_order_relaxed); }
+  void Record(uint64_t bytes) { noted_.fetch_add(bytes, std::memory_order_relaxed); }
   // Time for which the next write must wait if nothing else is written; zero while anything is left.
   std::chrono::nanoseconds UntilNextWrite() const;
 

@@ -10,7 +10,7 @@ namespace spillway::policy {
 namespace {
 
 // The walk settles within a few repeats; an average over this many is a bound in any case.
-constexpr int kMostRepeats = 16;
+constexpr int kMaxRepeats = 16;
 
 std::span<const IterationUse> UsesAt(const IterationUses& iteration, uint32_t position) {
   return std::span(iteration.uses)
@@ -105,7 +105,7 @@ Bytes Fetched(const IterationUses& iteration, Bytes budget, Parts parts) {
   Walk walk(iteration, budget, parts);
   std::vector<std::vector<Bytes>> states;  // after each repeat
   std::vector<Bytes> costs = {0};          // of the first n repeats
-  for (int repeat = 0; repeat < kMostRepeats; ++repeat) {
+  for (int repeat = 0; repeat < kMaxRepeats; ++repeat) {
     costs.push_back(costs.back() + walk.RunIteration());
     const auto same = std::ranges::find(states, walk.state());
     if (same != states.end()) {
@@ -114,7 +114,7 @@ Bytes Fetched(const IterationUses& iteration, Bytes budget, Parts parts) {
     }
     states.push_back(walk.state());
   }
-  return costs.back() / kMostRepeats;
+  return costs.back() / kMaxRepeats;
 }
 
 }  // namespace

@@ -7,14 +7,14 @@
 namespace spillway::policy {
 namespace {
 
-constexpr uint32_t kMostCuts = 256;
+constexpr uint32_t kMaxCuts = 256;
 
 // The windows between any two cuts, and the bytes that they must move.
 class Windows {
  public:
   Windows(const Workload& workload, const Lifetimes& lifetimes) : lifetimes_(lifetimes) {
     const auto kernels = static_cast<uint32_t>(workload.kernels.size());
-    const uint32_t parts = std::min(kernels, kMostCuts);
+    const uint32_t parts = std::min(kernels, kMaxCuts);
     for (uint32_t i = 0; i <= parts; ++i)
       cuts_.push_back(static_cast<uint32_t>(uint64_t{i} * kernels / parts));
     for (const WorkloadTensor& tensor : workload.tensors)

@@ -7,7 +7,7 @@
 namespace spillway::policy {
 namespace {
 
-constexpr uint64_t kMostLayers = 1000, kMostWidth = 1 << 20, kMostVocabulary = 1 << 24;
+constexpr uint64_t kMaxLayers = 1000, kMaxWidth = 1 << 20, kMaxVocabulary = 1 << 24;
 
 struct Named {
   const char* name;
@@ -134,22 +134,22 @@ uint64_t ModelShape::Parameters() const {
 
 absl::Status CheckShape(const ModelShape& shape) {
   for (const Size& size :
-       {Size{"layers", shape.layers, kMostLayers}, Size{"width", shape.width, kMostWidth},
-        Size{"feed-forward width", shape.wide, kMostWidth}, Size{"heads", shape.heads, kMostWidth},
-        Size{"key heads", shape.key_heads, kMostWidth}, Size{"head width", shape.head_width, kMostWidth},
-        Size{"vocabulary", shape.vocabulary, kMostVocabulary}}) {
+       {Size{"layers", shape.layers, kMaxLayers}, Size{"width", shape.width, kMaxWidth},
+        Size{"feed-forward width", shape.wide, kMaxWidth}, Size{"heads", shape.heads, kMaxWidth},
+        Size{"key heads", shape.key_heads, kMaxWidth}, Size{"head width", shape.head_width, kMaxWidth},
+        Size{"vocabulary", shape.vocabulary, kMaxVocabulary}}) {
     if (size.value == 0 || size.value > size.most)
       return absl::InvalidArgumentError(
           absl::StrCat(size.name, " = ", size.value, " is not accepted; accepted: 1 to ", size.most));
   }
-  if (shape.heads * shape.head_width > kMostWidth)
+  if (shape.heads * shape.head_width > kMaxWidth)
     return absl::InvalidArgumentError(absl::StrCat("heads x head width = ", shape.heads * shape.head_width,
-                                                   " is not accepted; accepted: up to ", kMostWidth));
-  if (shape.decoder_layers > kMostLayers || shape.positions > kMostVocabulary ||
-      shape.token_types > kMostVocabulary || shape.buckets > kMostVocabulary)
+                                                   " is not accepted; accepted: up to ", kMaxWidth));
+  if (shape.decoder_layers > kMaxLayers || shape.positions > kMaxVocabulary ||
+      shape.token_types > kMaxVocabulary || shape.buckets > kMaxVocabulary)
     return absl::InvalidArgumentError(
         absl::StrCat("positions, token types or decoder layers are not accepted: ", "more than ",
-                     kMostVocabulary, " or ", kMostLayers));
+                     kMaxVocabulary, " or ", kMaxLayers));
   if (shape.heads % shape.key_heads != 0)
     return absl::InvalidArgumentError(absl::StrCat("heads = ", shape.heads, " is not accepted with ",
                                                    shape.key_heads,

@@ -7,9 +7,9 @@
 namespace spillway::policy {
 namespace {
 
-constexpr uint64_t kMostBatch = 1 << 20, kMostTokens = 1 << 24, kMostMicroBatches = 1024, kMostRank = 1 << 16;
-constexpr double kMostLayersTimesBatches = 20'000;
-constexpr double kMostElements = 1e13;  // of one tensor
+constexpr uint64_t kMaxBatch = 1 << 20, kMaxTokens = 1 << 24, kMaxMicroBatches = 1024, kMaxRank = 1 << 16;
+constexpr double kMaxLayersTimesBatches = 20'000;
+constexpr double kMaxElements = 1e13;  // of one tensor
 
 absl::Status Within(const char* name, uint64_t value, uint64_t least, uint64_t most) {
   if (value >= least && value <= most) return absl::OkStatus();
@@ -42,10 +42,10 @@ absl::Status CheckOptions(const TrainingOptions& options) {
   const ModelShape& shape = options.shape;
   const Batch& batch = options.batch;
   for (const absl::Status& status :
-       {CheckShape(shape), Within("--batch", batch.sequences, 1, kMostBatch),
-        Within("--sequence", batch.tokens, 1, kMostTokens), Within("--target", batch.targets, 0, kMostTokens),
-        Within("--accumulate", options.micro_batches, 1, kMostMicroBatches),
-        Within("--lora", options.adapters.rank, 0, kMostRank)}) {
+       {CheckShape(shape), Within("--batch", batch.sequences, 1, kMaxBatch),
+        Within("--sequence", batch.tokens, 1, kMaxTokens), Within("--target", batch.targets, 0, kMaxTokens),
+        Within("--accumulate", options.micro_batches, 1, kMaxMicroBatches),
+        Within("--lora", options.adapters.rank, 0, kMaxRank)}) {
     if (!status.ok()) return status;
   }
   if (shape.positions > 0 && shape.positions < batch.tokens)
@@ -54,14 +54,14 @@ absl::Status CheckOptions(const TrainingOptions& options) {
                                                    ", the model's learned positions"));
   if (shape.family == Family::kT5 && (shape.decoder_layers == 0 || batch.targets == 0 || shape.buckets == 0))
     return absl::InvalidArgumentError("an encoder and decoder needs decoder layers, buckets and --target");
-  if (MostElements(options) > kMostElements)
+  if (MostElements(options) > kMaxElements)
     return absl::InvalidArgumentError(
         absl::StrCat("--batch=", batch.sequences, " with --sequence=", batch.tokens,
                      shape.family == Family::kT5 ? absl::StrCat(" and --target=", batch.targets) : "",
                      options.adapters.rank > 0 ? absl::StrCat(" and --lora=", options.adapters.rank) : "",
                      " is not accepted: a tensor of more than 1e13 elements; accepted: smaller ones"));
   if (static_cast<double>(shape.layers + shape.decoder_layers) * static_cast<double>(options.micro_batches) >
-      kMostLayersTimesBatches)
+      kMaxLayersTimesBatches)
     return absl::InvalidArgumentError(
         absl::StrCat("--accumulate=", options.micro_batches,
                      " is not accepted with so many layers; accepted: ", "layers x accumulate up to 20000"));

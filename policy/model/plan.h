@@ -89,14 +89,14 @@ struct MigrationPlan {
   // How many launches may be uncompleted when the one at `position` goes. `durations` must be known.
   uint32_t LaunchesAhead(uint32_t position) const {
     uint32_t ahead = 0;
-    for (Nanos time = 0; ahead < kMostAhead && (ahead < run_ahead.launches || time < run_ahead.nanos);) {
+    for (Nanos time = 0; ahead < kMaxAhead && (ahead < run_ahead.launches || time < run_ahead.nanos);) {
       ++ahead;
-      time += durations[(position + uint64_t{iteration_launches} * kMostAhead - ahead) % iteration_launches];
+      time += durations[(position + uint64_t{iteration_launches} * kMaxAhead - ahead) % iteration_launches];
     }
     return ahead;
   }
   // More launches than these are never counted back: no driver queues more.
-  static constexpr uint32_t kMostAhead = 1024;
+  static constexpr uint32_t kMaxAhead = 1024;
 };
 
 }  // namespace spillway::policy

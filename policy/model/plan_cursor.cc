@@ -8,12 +8,12 @@ namespace {
 
 using BlockPlace = PlanBlockView::Place;
 
-constexpr size_t kMostCopiesUnderWay = 2;
+constexpr size_t kMaxCopiesUnderWay = 2;
 // An idle interval of unknown length is taken to be long enough from so many launches on.
 constexpr LaunchIndex kLaunchesOfAGap = 8;
 // Entries that one Poll looks at. Those behind are wanted later; their turn comes as these start or go.
-constexpr int kMostLooks = 128;
-constexpr int kMostStarts = 4;  // then it is looked again at what has ended: each start maps a block
+constexpr int kMaxScans = 128;
+constexpr int kMaxStarts = 4;  // then it is looked again at what has ended: each start maps a block
 
 PlanBlock BlockOf(TraceBlock block) { return static_cast<PlanBlock>(block); }
 size_t QueueOf(PlanTier tier) { return static_cast<size_t>(tier); }
@@ -173,11 +173,11 @@ bool PlanCursor::PollCopies() {
     if (IndexOf(copies_.iteration, copies_.op().launch) >= gpu_) break;
     copies_waiting_.insert({NeededAt(copies_), BlockOf(copies_.op().block), copies_.op().tier});
   }
-  LookAtCopiesUnderWay();
+  ScanCopiesUnderWay();
   bool progress = false;
   int looks = 0;
   for (auto it = copies_waiting_.begin();
-       it != copies_waiting_.end() && copies_under_way_.size() < kMostCopiesUnderWay && looks < kMostLooks;
+       it != copies_waiting_.end() && copies_under_way_.size() < kMaxCopiesUnderWay && looks < kMaxScans;
        ++looks) {
     if (it->wanted <= gpu_) {  // its drop has come and copies it
       it = copies_waiting_.erase(it);
@@ -198,7 +198,7 @@ bool PlanCursor::PollCopies() {
 }
 
 // A copy that a launch took back waits for the next idle interval.
-void PlanCursor::LookAtCopiesUnderWay() {
+void PlanCursor::ScanCopiesUnderWay() {
   std::erase_if(evictions_under_way_, [this](const Drop& eviction) {
     bool ended = false;
     mover_.Visit(eviction.block, eviction.tier, [&](const PlanBlockView& view) {
@@ -250,7 +250,7 @@ void PlanCursor::QueueFetches() {
   }
 }
 
-void PlanCursor::NoteUnplanned(PlanBlock block, Bytes bytes, LaunchIndex gpu) {
+void PlanCursor::RecordUnplanned(PlanBlock block, Bytes bytes, LaunchIndex gpu) {
   if (plan_ == nullptr) return;
   const LaunchIndex use = NextUse(block, mover_.Launched());
   if (use == kNever) return;
@@ -266,12 +266,12 @@ void PlanCursor::WaitToFetch(PlanTier tier, const Fetch& fetch) {
 bool PlanCursor::PollFetches() {
   headroom_.MoveTo(gpu_);
   bytes_wanted_ = 0;
-  bool progress = LookAtFetchesUnderWay();
+  bool progress = ScanFetchesUnderWay();
   Blocked blocked = {IsBusy(PlanTier::kHost), IsBusy(PlanTier::kDisk)};
   const LaunchIndex host = mover_.Launched();
   std::array next = {fetches_waiting_[0].begin(), fetches_waiting_[1].begin()};
   const auto may = [&](size_t tier) { return !blocked[tier] && next[tier] != fetches_waiting_[tier].end(); };
-  for (int looks = 0, started = 0; looks < kMostLooks && started < kMostStarts && (may(0) || may(1));) {
+  for (int looks = 0, started = 0; looks < kMaxScans && started < kMaxStarts && (may(0) || may(1));) {
     const size_t tier = !may(1) || (may(0) && *next[0] < *next[1]) ? 0 : 1;
     const Fetch fetch = *next[tier];
     if (fetch.use < host) {  // its use is over
@@ -296,7 +296,7 @@ bool PlanCursor::PollFetches() {
 
 // Forgets those that have ended. One that was taken back does not count as there any more and waits for its
 // turn again.
-bool PlanCursor::LookAtFetchesUnderWay() {
+bool PlanCursor::ScanFetchesUnderWay() {
   return std::erase_if(fetches_under_way_, [this](const FetchUnderWay& one) {
            bool ended = false;
            mover_.Visit(one.fetch.block, one.tier, [&](const PlanBlockView& view) {

@@ -90,7 +90,7 @@ class PlanCursor {
   // completed. `memory_wanted`: a launch waits for memory, so nothing is fetched ahead.
   bool Poll(LaunchIndex gpu, bool memory_wanted);
   // A block of so many bytes leaves outside the plan: it is to come back for its next use.
-  void NoteUnplanned(PlanBlock block, Bytes bytes, LaunchIndex gpu);
+  void RecordUnplanned(PlanBlock block, Bytes bytes, LaunchIndex gpu);
 
   // Free bytes that a fetch waits for which may start otherwise; 0: none does.
   Bytes bytes_wanted() const { return bytes_wanted_; }
@@ -156,14 +156,14 @@ class PlanCursor {
   bool PollEvictions();
   bool TryDrop(const Drop& drop);
   bool PollCopies();
-  void LookAtCopiesUnderWay();
+  void ScanCopiesUnderWay();
   bool EvictsTo(PlanTier tier);
   Gap GapBefore(PlanBlock block) const;
   bool LongEnough(const Copy& copy, Bytes bytes) const;
   void QueueFetches();
   bool PollFetches();
   void WaitToFetch(PlanTier tier, const Fetch& fetch);
-  bool LookAtFetchesUnderWay();
+  bool ScanFetchesUnderWay();
   Start TryFetch(const Fetch& fetch, Blocked* blocked, PlanTier* seen);
   bool IsBusy(PlanTier tier) const;
 

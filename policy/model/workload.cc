@@ -39,7 +39,7 @@ absl::Status CheckWorkload(const Workload& workload) {
     if (tensor.life &&
         (tensor.persistent || std::max(tensor.life->first, tensor.life->last) >= workload.kernels.size()))
       return absl::InvalidArgumentError(absl::StrCat("tensor ", t, " lives out of range"));
-    if (tensor.bytes > kMostWorkloadBytes - bytes)
+    if (tensor.bytes > kMaxWorkloadBytes - bytes)
       return absl::InvalidArgumentError(absl::StrCat("tensor ", t, ": ", kTooManyBytes));
     bytes += tensor.bytes;
   }
@@ -50,7 +50,7 @@ absl::Status CheckWorkload(const Workload& workload) {
     if (kernel.duration > kLongestWorkload - time)
       return absl::InvalidArgumentError(absl::StrCat("kernel ", k, ": ", kTooLong));
     time += kernel.duration;
-    if (kernel.workspace_bytes > kMostWorkloadBytes)
+    if (kernel.workspace_bytes > kMaxWorkloadBytes)
       return absl::InvalidArgumentError(absl::StrCat("kernel ", k, ": ", kTooManyBytes));
     for (const auto* ids : {&kernel.inputs, &kernel.outputs}) {
       if (!Ascending(*ids))

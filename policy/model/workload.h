@@ -60,7 +60,7 @@ struct Workload {
 absl::Status CheckWorkload(const Workload& workload);
 
 // The greatest sums that CheckWorkload accepts, and the messages beyond them.
-inline constexpr Bytes kMostWorkloadBytes = 100'000'000'000'000;
+inline constexpr Bytes kMaxWorkloadBytes = 100'000'000'000'000;
 inline constexpr Nanos kLongestWorkload = 1'000'000'000'000'000;
 inline constexpr char kTooManyBytes[] = "more than 100 TB together";
 inline constexpr char kTooLong[] = "kernels that last more than eleven days together";

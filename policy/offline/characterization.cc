@@ -30,10 +30,10 @@ Characterization Characterize(const Workload& workload, double bytes_per_s) {
   result.peak_live_bytes = static_cast<Bytes>(std::max<int64_t>(0, lifetimes.PeakLive()));
   result.active = FindActiveShare(workload, result.peak_live_bytes);
   for (size_t i = 0; i < result.sizes.size(); ++i)
-    result.sizes[i].least_bytes = Characterization::kLeastBytes[i];
+    result.sizes[i].least_bytes = Characterization::kMinBytes[i];
   const auto class_of = [&result](Bytes bytes) {
-    const auto next = std::ranges::upper_bound(Characterization::kLeastBytes, bytes);
-    return &result.sizes[static_cast<size_t>(next - Characterization::kLeastBytes.begin()) - 1];
+    const auto next = std::ranges::upper_bound(Characterization::kMinBytes, bytes);
+    return &result.sizes[static_cast<size_t>(next - Characterization::kMinBytes.begin()) - 1];
   };
   for (size_t t = 0; t < workload.tensors.size(); ++t) {
     if (lifetimes.uses[t].empty()) continue;

@@ -27,12 +27,12 @@ struct SizeClass {
 };
 
 struct Characterization {
-  static constexpr std::array<Bytes, 5> kLeastBytes = {0, 1'000'000, 10'000'000, 100'000'000, 1'000'000'000};
+  static constexpr std::array<Bytes, 5> kMinBytes = {0, 1'000'000, 10'000'000, 100'000'000, 1'000'000'000};
   static constexpr std::array<Nanos, 6> kIdleTimes = {10'000,     100'000,     1'000'000,
                                                       10'000'000, 100'000'000, 1'000'000'000};
   Bytes peak_live_bytes = 0;
   ActiveShare active;
-  std::array<SizeClass, kLeastBytes.size()> sizes{};
+  std::array<SizeClass, kMinBytes.size()> sizes{};
   SizeClass all;
 };
 

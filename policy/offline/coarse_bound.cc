@@ -13,8 +13,8 @@
 namespace spillway::policy {
 namespace {
 
-// The first slots make a bound at once, for any trace; fewer than kLeastSlots are too few to be near.
-constexpr uint32_t kFirstSlots = 32, kLeastSlots = 128, kMostSlots = 512;
+// The first slots make a bound at once, for any trace; fewer than kMinSlots are too few to be near.
+constexpr uint32_t kFirstSlots = 32, kMinSlots = 128, kMaxSlots = 512;
 constexpr double kEnough = 0.999;  // of a known plan's time: the rest is not worth a search
 // Parts of the bound that were gained by slots twice as fine: after a gain below kLittle no finer ones are
 // tried, and after one below kNear no more than that is still missing.
@@ -62,7 +62,7 @@ class CoarseSearch {
   CoarseBound Run() {
     bound_.is_near = fine_.slots.empty() || bound_.iteration >= enough_;
     bool ends = bound_.is_near;
-    for (uint32_t slots = kFirstSlots; !ends && left_ > 0 && slots <= kMostSlots; slots *= 2)
+    for (uint32_t slots = kFirstSlots; !ends && left_ > 0 && slots <= kMaxSlots; slots *= 2)
       ends = Try(slots);
     return bound_;
   }
@@ -89,7 +89,7 @@ class CoarseSearch {
     // The gain is that of its own value: if the quick bound is higher, the bound stands still while this
     // still grows.
     const double made = static_cast<double>(now - before_) / static_cast<double>(bound_.iteration);
-    const bool fine_enough = before_ != 0 && slots >= kLeastSlots;
+    const bool fine_enough = before_ != 0 && slots >= kMinSlots;
     before_ = now;
     bound_.is_near = finest || (fine_enough && made <= kNear);
     return finest || (fine_enough && made <= kLittle);

@@ -123,7 +123,7 @@ class Search {
     for (uint64_t round = 1; found_.work < options_.work && !found_.is_near; ++round) {
       Advance();
       found_.work += per_round_;
-      if (round % kCheck == 0) Look(round);
+      if (round % kCheck == 0) Check(round);
     }
     return found_;
   }
@@ -200,7 +200,7 @@ class Search {
     return standing;
   }
 
-  void Look(uint64_t round) {
+  void Check(uint64_t round) {
     Point average = sum_;
     for (Vector* vector : {&average.x, &average.y}) {
       for (double& one : *vector) one /= static_cast<double>(length_);

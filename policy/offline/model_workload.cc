@@ -12,10 +12,10 @@
 namespace spillway::policy {
 namespace {
 
-constexpr Bytes kUnit = 4096;                 // sizes are multiples of it
-constexpr double kLeastSeconds = 2e-6;        // of a kernel
-constexpr uint64_t kMostKernels = 5'000'000;  // more is taken for a mistake
-constexpr uint32_t kKernelsOfLayer = 50;      // at most, forward, backward and update together
+constexpr Bytes kUnit = 4096;                // sizes are multiples of it
+constexpr double kMinSeconds = 2e-6;         // of a kernel
+constexpr uint64_t kMaxKernels = 5'000'000;  // more is taken for a mistake
+constexpr uint32_t kKernelsOfLayer = 50;     // at most, forward, backward and update together
 
 struct Matrix {
   uint64_t rows = 0, columns = 0;  // of this GPU's share
@@ -86,7 +86,7 @@ class TrainingIteration {
       std::sort(ids->begin(), ids->end());
       ids->erase(std::unique(ids->begin(), ids->end()), ids->end());
     }
-    const double seconds = std::max({operations / options_.flops, moved / options_.bandwidth, kLeastSeconds});
+    const double seconds = std::max({operations / options_.flops, moved / options_.bandwidth, kMinSeconds});
     workload_.kernels.push_back(
         {name, static_cast<Nanos>(std::llround(seconds * 1e9)), std::move(inputs), std::move(outputs), 0});
   }
@@ -225,7 +225,7 @@ absl::StatusOr<ModelOptions> ParseModel(absl::string_view text) {
   const uint32_t share = options.tensor_parallel;
   if (share > 8 || (share & (share - 1)) != 0) return NotAccepted(absl::StrCat("tensor_parallel=", share));
   const uint64_t layers = options.layers == 0 ? shape->layers : options.layers;
-  if ((layers + 1) * kKernelsOfLayer * options.micro_batches > kMostKernels ||
+  if ((layers + 1) * kKernelsOfLayer * options.micro_batches > kMaxKernels ||
       uint64_t{options.batch} * options.sequence > (uint64_t{1} << 32))
     return absl::InvalidArgumentError(absl::StrCat("'", text, "' is too large for a trace"));
   return options;

@@ -78,7 +78,7 @@ absl::Status ReadTensors(absl::string_view bytes, std::vector<WorkloadTensor>* t
       return reader.Error("not a number");
     if (id != tensors->size()) return reader.Error("tensor ids must be 0, 1, 2 ...");
     if (tensor.bytes == 0) return reader.Error("a size must be positive");
-    if (tensor.bytes > kMostWorkloadBytes - total) return reader.Error(kTooManyBytes);
+    if (tensor.bytes > kMaxWorkloadBytes - total) return reader.Error(kTooManyBytes);
     total += tensor.bytes;
     tensor.persistent = reader.Field(2) == "1";
     tensors->push_back(tensor);
@@ -123,7 +123,7 @@ absl::Status ReadKernels(absl::string_view bytes, size_t tensors, std::vector<Wo
     kernel.duration = std::llround(micros * kNanosPerMicro);
     if (kernel.duration > kLongestWorkload - total) return reader.Error(kTooLong);
     total += kernel.duration;
-    if (kernel.workspace_bytes > kMostWorkloadBytes) return reader.Error(kTooManyBytes);
+    if (kernel.workspace_bytes > kMaxWorkloadBytes) return reader.Error(kTooManyBytes);
     kernels->push_back(std::move(kernel));
   }
   return absl::OkStatus();

@@ -28,7 +28,7 @@ constexpr uint32_t kIterationsOfTrial = 4;
 
 // Without a disk the host takes whatever comes.
 Machine WithHost(Machine machine, bool has_disk) {
-  if (!has_disk) machine.host_bytes = kMostWorkloadBytes;
+  if (!has_disk) machine.host_bytes = kMaxWorkloadBytes;
   return machine;
 }
 
@@ -110,7 +110,7 @@ std::vector<uint32_t> RuntimePlanner::KernelsAhead() const {
   const uint32_t size = static_cast<uint32_t>(kernels.size());
   std::vector<uint32_t> ahead(size, 0);
   const Bytes most = planned_machine_.gpu_bytes / 4 * 3;
-  const uint32_t most_kernels = std::min(MigrationPlan::kMostAhead, size - 1);
+  const uint32_t most_kernels = std::min(MigrationPlan::kMaxAhead, size - 1);
   std::vector<uint32_t> seen(recorded_.workload.tensors.size(),
                              size);  // the kernel that they were counted for
   const auto new_bytes = [&](uint32_t kernel, uint32_t asking) {

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "policy/model/plan_cursor.h"
-#include "policy/simulator/execution_figures.h"
+#include "policy/simulator/execution_stats.h"
 #include "policy/simulator/machine_blocks.h"
 
 namespace spillway::policy {
@@ -36,8 +36,8 @@ class BlockMachineJob final : private PlanMover {
         workload_(on.recorded_.workload),
         size_(static_cast<int64_t>(workload_.kernels.size())),
         last_(size_ * options.iterations),
-        figures_(workload_.kernels.size(), options),
-        blocks_(SizesOfTensors(workload_), machine, &figures_),
+        metrics_(workload_.kernels.size(), options),
+        blocks_(SizesOfTensors(workload_), machine, &metrics_),
         current_(on.most_blocks_, kNoTensor),
         cursor_(this) {
     for (uint32_t t = 0; t < workload_.tensors.size(); ++t) {
@@ -64,7 +64,7 @@ class BlockMachineJob final : private PlanMover {
       if (next == kNoEvent) return NoProgress();
       Advance(next);
     }
-    return figures_.Take(workload_.IdealTime(), blocks_.peak(), blocks_.peak_host());
+    return metrics_.Take(workload_.IdealTime(), blocks_.peak(), blocks_.peak_host());
   }
 
  private:
@@ -93,7 +93,7 @@ class BlockMachineJob final : private PlanMover {
     for (const uint32_t t : kernel.outputs) blocks_.Overwritten(t);
     running_ = true;
     kernel_end_ = now_ + ToTicks(static_cast<double>(kernel.duration));
-    figures_.Happened({ScheduleEvent::Kind::kKernel, Iteration(), static_cast<uint32_t>(completed_ % size_),
+    metrics_.Happened({ScheduleEvent::Kind::kKernel, Iteration(), static_cast<uint32_t>(completed_ % size_),
                        0, 0, Place::kGpu, Place::kGpu, now_, kernel_end_, 0});
     return true;
   }
@@ -159,8 +159,8 @@ class BlockMachineJob final : private PlanMover {
       if (coming >= needed) break;
       coming += blocks_.BytesOf(t);
       ++changes_;
-      figures_.EvictedInNeed();
-      cursor_.NoteUnplanned(BlockOf(t), blocks_.BytesOf(t), static_cast<LaunchIndex>(completed_));
+      metrics_.EvictedInNeed();
+      cursor_.RecordUnplanned(BlockOf(t), blocks_.BytesOf(t), static_cast<LaunchIndex>(completed_));
       blocks_.Leave(t, blocks_.at(t).tier, MachineBlocks::kNotYet);
     }
     return looked_at_ != changes_;
@@ -195,16 +195,16 @@ class BlockMachineJob final : private PlanMover {
     if (running_ && kernel_end_ == now_) {
       running_ = false;
       ++completed_;
-      if (completed_ % size_ == 0) figures_.IterationEnded(now_);
+      if (completed_ % size_ == 0) metrics_.IterationEnded(now_);
     }
     blocks_.Advance(now_, Iteration());
     blocks_.ReleaseDead(completed_);
   }
   void Wait(Nanos time) {
-    ExecutionFigures::Wait wait;
+    ExecutionStats::Wait wait;
     wait.arriving = Arriving(&wait.reading);
     wait.writing = blocks_.WritesDisk();
-    figures_.Waited(static_cast<uint64_t>(completed_), time, wait);
+    metrics_.Waited(static_cast<uint64_t>(completed_), time, wait);
   }
   absl::Status NoProgress() const {
     return absl::ResourceExhaustedError(absl::StrCat("launch ", host_ % size_, " lacks ", MissingBytes(),
@@ -217,7 +217,7 @@ class BlockMachineJob final : private PlanMover {
   const Workload& workload_;
   const int64_t size_;
   const int64_t last_;
-  ExecutionFigures figures_;
+  ExecutionStats metrics_;
   MachineBlocks blocks_;
   std::vector<uint32_t> ahead_;    // by position: launches that may be on their way, with the one that goes
   std::vector<uint32_t> current_;  // by block: the tensor that it is, as far as the host has come

@@ -16,10 +16,10 @@ uint32_t UnitsOf(Bytes bytes) { return PiecesOf(bytes, SharedLink::kUnitOfWhole)
 
 }  // namespace
 
-MachineBlocks::MachineBlocks(std::vector<Bytes> bytes, const Machine& machine, ExecutionFigures* figures)
+MachineBlocks::MachineBlocks(std::vector<Bytes> bytes, const Machine& machine, ExecutionStats* metrics)
     : bytes_(std::move(bytes)),
       machine_(machine),
-      figures_(*figures),
+      metrics_(*metrics),
       rates_({machine.pcie_out, std::min(machine.pcie_out, machine.ssd_write), machine.pcie_in,
               std::min(machine.pcie_in, machine.ssd_read)}),
       link_(machine, /*tiers=*/2),
@@ -114,7 +114,7 @@ void MachineBlocks::Drop(uint32_t id) {
   StopLeaving(&block, id);
   GiveMemory(id);
   CountAway(block, 1);
-  figures_.Happened({ScheduleEvent::Kind::kDrop, iteration_, id, 0, UnitsOf(BytesOf(id)), Place::kGpu,
+  metrics_.Happened({ScheduleEvent::Kind::kDrop, iteration_, id, 0, UnitsOf(BytesOf(id)), Place::kGpu,
                      Place::kGpu, now_, now_, 0});
 }
 
@@ -126,7 +126,7 @@ void MachineBlocks::PlaceAway(uint32_t id) {
   if (block.tier == PlanTier::kHost) peak_host_ = host_used_ += BytesOf(id);
   block.live = block.copy = true;
   CountAway(block, 1);
-  figures_.Happened({ScheduleEvent::Kind::kInit, 0, id, 0, 0, Place::kGpu, PlaceOf(block.tier), 0, 0, 0});
+  metrics_.Happened({ScheduleEvent::Kind::kInit, 0, id, 0, 0, Place::kGpu, PlaceOf(block.tier), 0, 0, 0});
 }
 
 bool MachineBlocks::Use(uint32_t id, int64_t launch, bool writes) {
@@ -292,7 +292,7 @@ void MachineBlocks::Ended(Queue queue, Nanos now) {
   const bool host = queue % 2 == 0;
   const uint32_t id = under_way_[queue];
   const SharedLink::Segment segment = link_.EndSegment(queue, now);
-  figures_.Moved(segment.start, segment.end, segment.last - segment.first, out, host);
+  metrics_.Moved(segment.start, segment.end, segment.last - segment.first, out, host);
   const Place tier = host ? Place::kHost : Place::kSsd;
   segments_[queue].push_back({ScheduleEvent::Kind::kMove, iteration_, id,
                               static_cast<uint32_t>(segment.first / SharedLink::kUnitOfWhole),
@@ -302,7 +302,7 @@ void MachineBlocks::Ended(Queue queue, Nanos now) {
   link_busy_[queue] = false;
   // A copy that was taken back is none.
   if (blocks_[id].move != Block::Move::kDraining)
-    for (const ScheduleEvent& event : segments_[queue]) figures_.Happened(event);
+    for (const ScheduleEvent& event : segments_[queue]) metrics_.Happened(event);
   segments_[queue].clear();
   if (out) return EndedOut(id);
   blocks_[id].move = Block::Move::kNone;

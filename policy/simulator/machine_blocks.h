@@ -18,7 +18,7 @@
 
 #include "policy/model/machine.h"
 #include "policy/model/plan_cursor.h"
-#include "policy/simulator/execution_figures.h"
+#include "policy/simulator/execution_stats.h"
 #include "policy/simulator/shared_link.h"
 
 namespace spillway::policy {
@@ -44,7 +44,7 @@ class MachineBlocks {
   };
 
   // `bytes`: of each block. The machine and the figures must outlive it.
-  MachineBlocks(std::vector<Bytes> bytes, const Machine& machine, ExecutionFigures* figures);
+  MachineBlocks(std::vector<Bytes> bytes, const Machine& machine, ExecutionStats* metrics);
 
   const Block& at(uint32_t block) const { return blocks_[block]; }
   Bytes BytesOf(uint32_t block) const { return bytes_[block]; }
@@ -112,7 +112,7 @@ class MachineBlocks {
 
   const std::vector<Bytes> bytes_;
   const Machine& machine_;
-  ExecutionFigures& figures_;
+  ExecutionStats& metrics_;
   std::array<double, kQueues> rates_;  // asked for, by queue
   SharedLink link_;
   std::array<bool, kQueues> link_busy_ = {};

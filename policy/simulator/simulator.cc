@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "policy/model/headroom.h"
 #include "policy/simulator/due_parts.h"
-#include "policy/simulator/execution_figures.h"
+#include "policy/simulator/execution_stats.h"
 #include "policy/simulator/part_state.h"
 #include "policy/simulator/transfers.h"
 
@@ -47,9 +47,9 @@ class Executor {
         place_{.last = kernels_ * options.iterations},
         state_(workload, machine.piece_bytes, options.move_bytes, CutsOf(workload, lifetimes, plan)),
         due_(MakeDueParts(workload, lifetimes, plan, state_)),
-        figures_(kernels_, options),
+        metrics_(kernels_, options),
         transfers_(workload, machine, HeadroomOf(workload, lifetimes, machine, plan), options.prefetch,
-                   place_, &state_, &figures_),
+                   place_, &state_, &metrics_),
         dying_(kernels_) {
     for (uint32_t t = 0; t < workload.tensors.size(); ++t) {
       if (lifetimes.last_live[t] != Lifetimes::kNoEnd) dying_[lifetimes.last_live[t]].push_back(t);
@@ -58,7 +58,7 @@ class Executor {
   }
 
   absl::StatusOr<Execution> Run() {
-    while (figures_.iterations() < options_.iterations) {
+    while (metrics_.iterations() < options_.iterations) {
       StartAll();
       Nanos next = NextEvent();
       if (next == kForever) {
@@ -70,7 +70,7 @@ class Executor {
       Advance(next);
     }
     transfers_.Finish();
-    return figures_.Take(workload_.IdealTime(), state_.peak[0], state_.peak[1]);
+    return metrics_.Take(workload_.IdealTime(), state_.peak[0], state_.peak[1]);
   }
 
  private:
@@ -115,7 +115,7 @@ class Executor {
     }
     tensor.live = true;
     for (uint32_t p = tensor.first_part; p < tensor.last_part; ++p) state_.Put(p, Place::kGpu);
-    figures_.Happened({ScheduleEvent::Kind::kInit, 0, t, 0, 0, Place::kGpu, Place::kGpu, 0, 0, 0});
+    metrics_.Happened({ScheduleEvent::Kind::kInit, 0, t, 0, 0, Place::kGpu, Place::kGpu, 0, 0, 0});
   }
 
   // ---- One round at a time: all that can start does.
@@ -161,7 +161,7 @@ class Executor {
     place_.kernel_start = place_.now;
     kernel_end_ = place_.now + ToTicks(static_cast<double>(duration));
     place_.running = true;
-    figures_.Happened({ScheduleEvent::Kind::kKernel, static_cast<uint32_t>(place_.started / kernels_), k, 0,
+    metrics_.Happened({ScheduleEvent::Kind::kKernel, static_cast<uint32_t>(place_.started / kernels_), k, 0,
                        0, Place::kGpu, Place::kGpu, place_.now, kernel_end_, 0});
     ++place_.started;
   }
@@ -170,7 +170,7 @@ class Executor {
   Nanos NextEvent() const { return transfers_.NextEvent(place_.running ? kernel_end_ : kForever); }
 
   void Advance(Nanos to) {
-    if (place_.Waiting()) figures_.Waited(place_.started, to - place_.now, transfers_.WaitOf(Next()));
+    if (place_.Waiting()) metrics_.Waited(place_.started, to - place_.now, transfers_.WaitOf(Next()));
     place_.now = to;
     // Copies that the kernel made stale go only now: in the order of events at one time, moves start before
     // kernels.
@@ -196,7 +196,7 @@ class Executor {
       ++state_.tensors[t].content;
     }
     if (k + 1 == kernels_) {
-      figures_.IterationEnded(place_.now);
+      metrics_.IterationEnded(place_.now);
       transfers_.MoveTo(place_.started);
     }
     for (const DueWrite& write : due_.writes[k]) transfers_.QueueWrite(write, position, 0);
@@ -213,7 +213,7 @@ class Executor {
       if (leaving >= needed) return;
       const ExecutionPart& part = state_.parts[p];
       leaving += part.bytes;
-      figures_.EvictedInNeed();
+      metrics_.EvictedInNeed();
       const uint64_t until = NextUse(part.tensor, place_.started);
       const bool returns = until == NextNamed(part.tensor, place_.started) &&
                            Names(workload_.kernels[KernelOf(until)].inputs, part.tensor);
@@ -277,7 +277,7 @@ class Executor {
   JobPlace place_;
   PartState state_;
   const DueParts due_;
-  ExecutionFigures figures_;
+  ExecutionStats metrics_;
   Transfers transfers_;
   std::vector<std::vector<uint32_t>> dying_;  // tensors by the kernel at whose end they are freed
   std::vector<uint32_t> stale_;               // tensors whose copies elsewhere the running kernel makes stale

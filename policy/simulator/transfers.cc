@@ -5,14 +5,14 @@
 
 namespace spillway::policy {
 Transfers::Transfers(const Workload& workload, const Machine& machine, Headroom headroom, bool prefetch,
-                     const JobPlace& place, PartState* state, ExecutionFigures* figures)
+                     const JobPlace& place, PartState* state, ExecutionStats* metrics)
     : workload_(workload),
       machine_(machine),
       prefetch_(prefetch),
       kernels_(workload.kernels.size()),
       place_(place),
       state_(*state),
-      figures_(*figures),
+      metrics_(*metrics),
       queues_(machine),
       link_(DirectionsShare(machine) ? std::make_unique<SharedLink>(machine, queues_.tiers()) : nullptr),
       headroom_(std::move(headroom)) {
@@ -50,7 +50,7 @@ void Transfers::Record(ScheduleEvent::Kind kind, const ExecutionPart& part, Plac
     event.last_piece = part.first_piece + std::max(1u, pieces(last));
     event.first_piece += pieces(first);
   }
-  figures_.Happened(event);
+  metrics_.Happened(event);
 }
 
 // ---- What leaves.
@@ -71,7 +71,7 @@ void Transfers::PlaceAway(uint32_t t, PlanTier tier, std::optional<uint32_t> unt
     headroom_.Add(0, part.away_until, -static_cast<int64_t>(part.bytes));
     QueueRead(p);
   }
-  figures_.Happened({ScheduleEvent::Kind::kInit, 0, t, 0, 0, Place::kGpu, place, 0, 0, 0});
+  metrics_.Happened({ScheduleEvent::Kind::kInit, 0, t, 0, 0, Place::kGpu, place, 0, 0, 0});
 }
 
 void Transfers::QueueWrite(const DueWrite& write, uint64_t from, uint64_t advance) {
@@ -289,7 +289,7 @@ void Transfers::Moved(Queue queue, const SharedLink::Segment& segment) {
   const ExecutionPart& part = state_.parts[queues_.copy(queue).part];
   const bool out = queues_.IsOut(queue), host = queues_.IsHost(queue);
   const Place other = host ? Place::kHost : Place::kSsd;
-  figures_.Moved(segment.start, segment.end, segment.last - segment.first, out, host);
+  metrics_.Moved(segment.start, segment.end, segment.last - segment.first, out, host);
   Record(ScheduleEvent::Kind::kMove, part, out ? Place::kGpu : other, out ? other : Place::kGpu,
          segment.start, segment.end, segment.first, segment.last);
 }
@@ -359,8 +359,8 @@ Nanos Transfers::NextEvent(Nanos latest) const {
   return wake_ != 0 && place_.running ? std::min(latest, wake_) : latest;
 }
 
-ExecutionFigures::Wait Transfers::WaitOf(const WorkloadKernel& kernel) const {
-  ExecutionFigures::Wait wait;
+ExecutionStats::Wait Transfers::WaitOf(const WorkloadKernel& kernel) const {
+  ExecutionStats::Wait wait;
   for (uint32_t t : kernel.inputs) wait.arriving |= state_.tensors[t].moves_in != 0;
   for (size_t drive = 0; drive + 1 < queues_.tiers(); ++drive) {
     const Queue out = CopyQueues::DriveOut(drive);

@@ -13,7 +13,7 @@
 #include "policy/model/headroom.h"
 #include "policy/model/workload.h"
 #include "policy/simulator/copy_queues.h"
-#include "policy/simulator/execution_figures.h"
+#include "policy/simulator/execution_stats.h"
 #include "policy/simulator/part_state.h"
 #include "policy/simulator/shared_link.h"
 
@@ -36,7 +36,7 @@ class Transfers {
   // The arguments outlive it; `place` is kept up to date by the caller. `headroom`: what the plan expects on
   // the GPU. `prefetch`: as in ExecutionOptions.
   Transfers(const Workload& workload, const Machine& machine, Headroom headroom, bool prefetch,
-            const JobPlace& place, PartState* state, ExecutionFigures* figures);
+            const JobPlace& place, PartState* state, ExecutionStats* metrics);
 
   // At the start all of the tensor is away, until kernel `until` if it is ever used. To the SSD where the
   // host is full.
@@ -64,7 +64,7 @@ class Transfers {
   void EndMoves();  // those that end now
   void Finish();    // the execution has ended: what is under way is counted to its end
   // What the next kernel waits for.
-  ExecutionFigures::Wait WaitOf(const WorkloadKernel& kernel) const;
+  ExecutionStats::Wait WaitOf(const WorkloadKernel& kernel) const;
   Bytes FreeOnGpu() const;
 
  private:
@@ -100,7 +100,7 @@ class Transfers {
   const uint64_t kernels_;
   const JobPlace& place_;
   PartState& state_;
-  ExecutionFigures& figures_;
+  ExecutionStats& metrics_;
   CopyQueues queues_;
   const std::unique_ptr<SharedLink> link_;  // null: the directions of PCIe are independent
   Headroom headroom_;

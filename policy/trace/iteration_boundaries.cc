@@ -16,10 +16,10 @@ bool IterationBoundaries::Add(LaunchIndex index, uint64_t signature, bool marked
     marked_ = true;
     Restart();
   }
-  return marked_ ? marked : NoteAnchor(index, signature);
+  return marked_ ? marked : RecordAnchor(index, signature);
 }
 
-bool IterationBoundaries::NoteAnchor(LaunchIndex index, uint64_t signature) {
+bool IterationBoundaries::RecordAnchor(LaunchIndex index, uint64_t signature) {
   if (recent_.size() > 2 * size_t{longest_}) ForgetOld(index);
   Recent& recent = recent_[signature];
   recent.at[recent.count++ % Recent::kKept] = index;

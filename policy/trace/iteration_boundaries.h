@@ -34,7 +34,7 @@ class IterationBoundaries {
     std::array<LaunchIndex, kKept> at{};
     uint32_t count = 0;
   };
-  bool NoteAnchor(LaunchIndex index, uint64_t signature);
+  bool RecordAnchor(LaunchIndex index, uint64_t signature);
   void ForgetOld(LaunchIndex index);
 
   const uint32_t longest_;

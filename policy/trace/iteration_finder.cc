@@ -9,7 +9,7 @@ namespace {
 // ago. A launch may come that often within an iteration.
 constexpr int kOccurrences = 8;
 // The number of distances under watch at a time, and of matches in a row before one is watched.
-constexpr size_t kMostCandidates = 16;
+constexpr size_t kMaxCandidates = 16;
 constexpr uint64_t kMatchesToWatch = 4;
 
 }  // namespace
@@ -50,7 +50,7 @@ void IterationFinder::Nominate() {
     const auto watched = [distance](const Candidate& candidate) { return candidate.distance == distance; };
     if (std::ranges::any_of(candidates_, watched)) continue;
     if (MatchesBackward(distance, kMatchesToWatch) < std::min<uint64_t>(kMatchesToWatch, distance)) continue;
-    if (candidates_.size() == kMostCandidates) {
+    if (candidates_.size() == kMaxCandidates) {
       candidates_.erase(std::ranges::min_element(candidates_, {}, &Candidate::run));
     }
     candidates_.push_back({distance, MatchesBackward(distance, 2 * uint64_t{options_.longest})});

@@ -11,7 +11,7 @@ namespace {
 // iterations.
 constexpr size_t kFewSamples = 4;
 // A place with one sample is expected to be like its kind: that sample may have had code to load before it.
-constexpr uint32_t kLeastOfPlace = 2;
+constexpr uint32_t kMinOfPlace = 2;
 
 // Longer than any launch (36 years); sums of a few such times stay in range.
 constexpr Nanos kLongest = Nanos{1} << 60;
@@ -79,7 +79,7 @@ uint32_t KernelTimes::SamplesOf(uint64_t key) const {
 
 Nanos KernelTimes::Of(const LaunchKind& kind) const {
   const Samples* samples = kind.place != 0 ? Find(kind.place) : nullptr;
-  if (samples == nullptr || samples->count < kLeastOfPlace) samples = Find(kind.own);
+  if (samples == nullptr || samples->count < kMinOfPlace) samples = Find(kind.own);
   if (samples == nullptr) return 0;
   std::array<Nanos, kSamples> sorted = samples->latest;
   const std::span kept = std::span(sorted).first(std::min(samples->count, kSamples));

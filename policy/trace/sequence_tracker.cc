@@ -14,7 +14,7 @@ constexpr uint64_t kRunsOfAPhase = 8;
 // Launches kept at least while the job is in a sequence, which may turn out to be part of a longer one.
 constexpr LaunchIndex kKeptOnASequence = 1 << 15;
 // The number of iterations whose hashes are remembered. If there are more, all are forgotten.
-constexpr size_t kMostIterationsSeen = 4096;
+constexpr size_t kMaxIterationsSeen = 4096;
 
 // Returns launches start..end-1 with the events before each of them, counted from 0.
 Trace Cut(const Trace& trace, LaunchIndex start, LaunchIndex end) {
@@ -49,7 +49,7 @@ void SequenceTracker::Add(const Trace& trace, LaunchIndex index, bool marked) {
     CloseIteration(trace, index);
     iteration_at_ = index;
   }
-  known_.Note(signature);
+  known_.Record(signature);
   finder_.Add(signature);
   if (sequence_ == kNoSequence) FindSequence(trace, index);
 }
@@ -61,10 +61,10 @@ void SequenceTracker::Follow(LaunchIndex index, uint64_t signature) {
   const auto position = static_cast<uint32_t>((index - start_) % expected.size());
   if (expected[position] == signature) {
     ++counts_.followed;
-    if (position == 0) known_.NoteFollowed(sequence_, index - entered_at_);
+    if (position == 0) known_.RecordFollowed(sequence_, index - entered_at_);
     return;
   }
-  known_.NoteLeft(sequence_, position, index - entered_at_);
+  known_.RecordLeft(sequence_, position, index - entered_at_);
   sequence_ = kNoSequence;
   ++counts_.left;
 }
@@ -91,7 +91,7 @@ void SequenceTracker::CloseIteration(const Trace& trace, LaunchIndex end) {
   if (!boundaries_.marked()) {
     SignatureBuilder iteration(end - start);
     for (LaunchIndex index = start; index < end; ++index) iteration.Add(trace.at(index).signature);
-    if (iterations_seen_.size() >= kMostIterationsSeen) iterations_seen_.clear();
+    if (iterations_seen_.size() >= kMaxIterationsSeen) iterations_seen_.clear();
     if (!iterations_seen_.insert(iteration.value()).second) Learn(trace, start, end);
     return;
   }
@@ -119,7 +119,7 @@ void SequenceTracker::FindSequence(const Trace& trace, LaunchIndex index) {
   if (place->clear && place->run < KnownSequences::kLongestRun && !boundaries_.marked()) {
     const auto iteration_launches = static_cast<uint32_t>(known_.SignaturesOf(place->sequence).size());
     const uint32_t back = (place->run - 1) % iteration_launches;
-    known_.NoteEntry(place->sequence, (place->position + iteration_launches - back) % iteration_launches);
+    known_.RecordEntry(place->sequence, (place->position + iteration_launches - back) % iteration_launches);
   }
   Enter(place->sequence, place->position, place->run, index);
 }

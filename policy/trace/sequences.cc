@@ -69,7 +69,7 @@ void KnownSequences::Remove(SequenceId id) {
   sequences_.erase(sequence);
 }
 
-void KnownSequences::Note(uint64_t signature) {
+void KnownSequences::Record(uint64_t signature) {
   latest_[all_noted_ % kLongestRun] = signature;
   ++all_noted_;
   ++noted_;
@@ -90,7 +90,7 @@ uint32_t KnownSequences::RunAt(const Place& place, uint32_t most) const {
 std::optional<SequencePlace> KnownSequences::Recognise() const {
   if (noted_ == 0) return std::nullopt;
   const auto found = places_.find(latest_[(all_noted_ - 1) % kLongestRun]);
-  if (found == places_.end() || found->second.size() > kMostPlaces) return std::nullopt;
+  if (found == places_.end() || found->second.size() > kMaxPlaces) return std::nullopt;
   // The first look is a short one, which excludes most places.
   const uint32_t shortest = std::max(options_.clear, options_.tied);
   std::vector<SequencePlace> best;
@@ -145,7 +145,7 @@ SequencePlace KnownSequences::Preferred(const std::vector<SequencePlace>& tied) 
   });
 }
 
-void KnownSequences::NoteFollowed(SequenceId id, uint64_t launches) {
+void KnownSequences::RecordFollowed(SequenceId id, uint64_t launches) {
   const auto sequence = sequences_.find(id);
   if (sequence == sequences_.end()) return;
   sequence->second.followed_at = ++clock_;
@@ -154,7 +154,7 @@ void KnownSequences::NoteFollowed(SequenceId id, uint64_t launches) {
   sequence->second.least_run = 0;
 }
 
-void KnownSequences::NoteLeft(SequenceId id, uint32_t position, uint64_t launches) {
+void KnownSequences::RecordLeft(SequenceId id, uint32_t position, uint64_t launches) {
   left_ = {id, position, 0, false};
   left_at_ = all_noted_;
   const auto sequence = sequences_.find(id);
@@ -165,7 +165,7 @@ void KnownSequences::NoteLeft(SequenceId id, uint32_t position, uint64_t launche
   if (launches < iteration_launches / 4) least = std::min(kLongestRun, std::max(2 * least, options_.clear));
 }
 
-void KnownSequences::NoteEntry(SequenceId id, uint32_t position) {
+void KnownSequences::RecordEntry(SequenceId id, uint32_t position) {
   const auto sequence = sequences_.find(id);
   if (sequence != sequences_.end()) sequence->second.entry = position;
 }

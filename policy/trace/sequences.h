@@ -66,22 +66,22 @@ class KnownSequences {
   void Clear();
 
   // Records the job's next launch. Must be called for each launch, in a known sequence or not. Constant time.
-  void Note(uint64_t signature);
+  void Record(uint64_t signature);
   // Records that the launches before the next one are not known.
   void ForgetLatest() { noted_ = 0; }
   // Returns the place of the launch recorded last: as soon as there is no doubt about it, or the best guess
-  // when the doubt has lasted; none until then. Looks at up to kMostPlaces places.
+  // when the doubt has lasted; none until then. Looks at up to kMaxPlaces places.
   std::optional<SequencePlace> Recognise() const;
 
   // Records that the job has followed the sequence for this many launches and still does.
-  void NoteFollowed(SequenceId sequence, uint64_t launches);
+  void RecordFollowed(SequenceId sequence, uint64_t launches);
   // Records that the job left the sequence after this many launches, where `position` was expected. It may
   // come back close by, some launches more or less. A sequence that is left soon each time is recognized by
   // longer runs only.
-  void NoteLeft(SequenceId sequence, uint32_t position, uint64_t launches);
+  void RecordLeft(SequenceId sequence, uint32_t position, uint64_t launches);
   // Records that the job came to the sequence from elsewhere, and that this was the first launch that fitted.
   // It is the likeliest one the next time.
-  void NoteEntry(SequenceId sequence, uint32_t position);
+  void RecordEntry(SequenceId sequence, uint32_t position);
 
  private:
   struct Place {
@@ -96,7 +96,7 @@ class KnownSequences {
     uint32_t least_run = 0;  // shorter runs are not believed any more
   };
   // A signature that stands in more places than these is no evidence.
-  static constexpr size_t kMostPlaces = 64;
+  static constexpr size_t kMaxPlaces = 64;
   // The number of launches for which a sequence that was left is looked for close to the place, and how
   // close.
   static constexpr uint64_t kSoon = 64;

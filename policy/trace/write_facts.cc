@@ -5,7 +5,7 @@ namespace spillway::policy {
 // By observations here, and what they confirm.
 Writes WriteFacts::Found(const Access& access) {
   if (access.changed) return Writes::kYes;
-  const uint32_t enough = access.guess == Writes::kNo ? 1 : kLooksForNo;
+  const uint32_t enough = access.guess == Writes::kNo ? 1 : kSamplesForNo;
   return access.looks >= enough ? Writes::kNo : Writes::kUnknown;
 }
 
@@ -14,19 +14,19 @@ Writes WriteFacts::Answer(const Access& access) {
   return found == Writes::kUnknown ? access.guess : found;
 }
 
-void WriteFacts::Note(LaunchForm form, uint32_t operand, bool changed) {
+void WriteFacts::Record(LaunchForm form, uint32_t operand, bool changed) {
   Access& access = accesses_[{form, operand}];
   const Writes before = Answer(access);
   if (changed) {
     access.changed = true;
-  } else if (access.looks < kLooksForNo) {
+  } else if (access.looks < kSamplesForNo) {
     ++access.looks;
   }
   if (Answer(access) != before) ++version_;
 }
 
 void WriteFacts::Guess(const FormFacts& guess) {
-  for (uint32_t operand = 0; operand < FormFacts::kMostOperands && operand < guess.form.blocks; ++operand) {
+  for (uint32_t operand = 0; operand < FormFacts::kMaxOperands && operand < guess.form.blocks; ++operand) {
     const uint64_t bit = uint64_t{1} << operand;
     if (((guess.reads | guess.writes) & bit) == 0) continue;
     Access& access = accesses_[{guess.form, operand}];
@@ -51,7 +51,7 @@ std::vector<FormFacts> WriteFacts::SettledForms() const {
   std::unordered_map<Key, FormFacts, Hash> forms;
   for (const auto& [key, access] : accesses_) {
     const Writes found = Found(access);
-    if (found == Writes::kUnknown || key.operand >= FormFacts::kMostOperands) continue;
+    if (found == Writes::kUnknown || key.operand >= FormFacts::kMaxOperands) continue;
     FormFacts& facts = forms[{key.form, 0}];
     facts.form = key.form;
     (found == Writes::kYes ? facts.writes : facts.reads) |= uint64_t{1} << key.operand;

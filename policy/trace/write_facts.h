@@ -26,9 +26,9 @@ struct LaunchForm {
 };
 
 // What is known, or taken to be so, of the accesses of a form. Bit i: the block at place i of the set. Those
-// from kMostOperands on are not among them.
+// from kMaxOperands on are not among them.
 struct FormFacts {
-  static constexpr uint32_t kMostOperands = 64;
+  static constexpr uint32_t kMaxOperands = 64;
   LaunchForm form;
   uint64_t reads = 0;   // and does not write
   uint64_t writes = 0;  // no bit of the other
@@ -41,11 +41,11 @@ class WriteFacts {
   // The number of looks without a change after which an access counts as one that only reads. The looks are
   // to come from different iterations: a kernel may write what was there already (a flag, a zero over a zero)
   // in one iteration and not in another.
-  static constexpr uint32_t kLooksForNo = 3;
+  static constexpr uint32_t kSamplesForNo = 3;
 
   // One observation: the block at place `operand` of the set had, or had not, other bytes after a launch of
   // `form` than before it.
-  void Note(LaunchForm form, uint32_t operand, bool changed);
+  void Record(LaunchForm form, uint32_t operand, bool changed);
   // What somebody else has found. Of two guesses about an access the first counts; an observation that says
   // otherwise counts more.
   void Guess(const FormFacts& guess);

@@ -57,13 +57,13 @@ CUresult StrictRecord(CUevent event, CUstream stream) {
 std::mutex access_mu;
 std::map<CUdeviceptr, unsigned> access_masks;
 
-CUresult NotedSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access, size_t count) {
+CUresult RecordedSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access, size_t count) {
   std::lock_guard<std::mutex> lock(access_mu);
   for (size_t i = 0; i < count; ++i) access_masks[address] |= 1u << access[i].location.id;
   return plain_driver->cuMemSetAccess(address, bytes, access, count);
 }
 
-CUresult NotedUnmap(CUdeviceptr address, size_t bytes) {
+CUresult RecordedUnmap(CUdeviceptr address, size_t bytes) {
   std::lock_guard<std::mutex> lock(access_mu);
   access_masks[address] = 0;
   return plain_driver->cuMemUnmap(address, bytes);
@@ -82,8 +82,8 @@ const CudaDriver* Driver() {
     auto* const strict = new CudaDriver(*plain_driver);
     strict->cuEventCreate = &StrictCreate;
     strict->cuEventRecord = &StrictRecord;
-    strict->cuMemSetAccess = &NotedSetAccess;
-    strict->cuMemUnmap = &NotedUnmap;
+    strict->cuMemSetAccess = &RecordedSetAccess;
+    strict->cuMemUnmap = &RecordedUnmap;
     return strict;
   }();
   return driver;

@@ -68,7 +68,7 @@ inline void AwaitPolls(CoreDevice& device, int polls) { AwaitPolls(device->threa
 
 // How many threads wait for that.
 inline uint64_t Waiting(CoreDevice& device, os::WaitKind kind) {
-  return device->core()->waits->Figures()[static_cast<size_t>(kind)].now;
+  return device->core()->waits->Metrics()[static_cast<size_t>(kind)].now;
 }
 
 // Waits until a launch waits for chunks, and the device's thread is to free some for it.

@@ -2,7 +2,7 @@
 
 import unittest
 
-import figures_page
+import metrics_page
 import local_names
 import types_once
 from planted import Planted
@@ -60,16 +60,16 @@ class FiguresPageTest(Planted):
 
     def found(self, counters=COUNTERS, figures=FIGURES, write=True):
         self.put("allocator/residency/state/counters.def", counters)
-        self.put("integration/report/job_figures.def", figures)
-        for path, parts in figures_page.blocks([]).items():
-            self.put(str(path), "".join(f"{begin}\n{end}\n" for begin, end in (figures_page.marks(path, name) for name in parts)))
+        self.put("integration/report/job_metrics.def", figures)
+        for path, parts in metrics_page.blocks([]).items():
+            self.put(str(path), "".join(f"{begin}\n{end}\n" for begin, end in (metrics_page.marks(path, name) for name in parts)))
         if write:
-            figures_page.update(self.root)
-        return figures_page.find_problems(self.root)
+            metrics_page.update(self.root)
+        return metrics_page.find_problems(self.root)
 
     def test_what_update_writes_passes_and_has_each_row(self):
         self.assertEqual(self.found(), [])
-        page, types = ((self.root / path).read_text() for path in (figures_page.PAGE, figures_page.TYPES))
+        page, types = ((self.root / path).read_text() for path in (metrics_page.PAGE, metrics_page.TYPES))
         for line in ("| `live_bytes` | blocks | `spillway_live_bytes` |", "| `disk_read_bytes` | read | - |",
                      "| `lost_seconds`, chunks | for chunks | `spillway_lost_seconds_total` `cause=chunks` |"):  # fmt: skip
             self.assertIn(line, page.splitlines())
@@ -82,7 +82,7 @@ class FiguresPageTest(Planted):
     def test_marks_that_are_not_there_are_found(self):
         self.found()
         self.put("docs/metrics.md", "# Figures\n")
-        self.assertEqual(len(figures_page.find_problems(self.root)), len(figures_page.TABLES))
+        self.assertEqual(len(metrics_page.find_problems(self.root)), len(metrics_page.TABLES))
 
     def test_rows_of_another_form_are_found(self):
         for row in ('GAUGE(live_bytes, TOTAL, "spillway_x_bytes", "x")\n', 'COUNTER(faults, "", "x")\n', 'DISK_FIGURE(x, "")\n'):

@@ -28,7 +28,7 @@ class WordsTest(Planted):
         self.assertEqual(self.found("io/a.cc", "int grainy = 1;  // ingrained\n"), [])
 
     def test_a_struck_word_is_found_in_code_comments_messages_and_docs(self):
-        for path, text in (("io/a.cc", "int kMostGrains = 1;\n"), ("io/a.cc", "// a grain\n"),
+        for path, text in (("io/a.cc", "int kMaxGrains = 1;\n"), ("io/a.cc", "// a grain\n"),
                            ("io/a.cc", 'Log("no grain left");\n'), ("docs/design.md", "Each grain.\n"),
                            ("tests/a.py", "grain_size = 1\n")):  # fmt: skip
             self.assertEqual(len(self.found(path, text)), 1, text)
@@ -40,7 +40,7 @@ class WordsTest(Planted):
         self.assertEqual(len(self.found("io/a.cc", "// see FindClods\n")), 1)
 
     def test_a_word_of_the_product_is_found_there_and_on_pages_and_not_in_tests(self):
-        for path, text in (("io/a.cc", "int kMostLumps = 1;\n"), ("io/a.cc", "// a lump\n"), ("docs/design.md", "A lump.\n"),
+        for path, text in (("io/a.cc", "int kMaxLumps = 1;\n"), ("io/a.cc", "// a lump\n"), ("docs/design.md", "A lump.\n"),
                            ("README.md", "Lumps.\n")):  # fmt: skip
             self.assertEqual(len(self.found(path, text)), 1, text)
             (self.root / path).unlink()

@@ -70,9 +70,9 @@ class DriveEngine : public IoEngine {
       results[count++] = answers_.back();
       answers_.pop_back();
     }
-    constexpr std::chrono::nanoseconds kLookAtDrive = std::chrono::milliseconds(2);
+    constexpr std::chrono::nanoseconds kDrivePollInterval = std::chrono::milliseconds(2);
     return count > 0 ? count
-                     : inner_->Poll(results, held_.empty() ? timeout : std::min(timeout, kLookAtDrive));
+                     : inner_->Poll(results, held_.empty() ? timeout : std::min(timeout, kDrivePollInterval));
   }
   void Wake() override { inner_->Wake(); }
   bool Stop(std::chrono::nanoseconds timeout) override { return inner_->Stop(timeout); }

@@ -18,7 +18,7 @@ namespace spillway::gpu {
 namespace {
 
 constexpr uint32_t kThreads = 256;
-constexpr uint32_t kMostBlocks = 264;  // two for each multiprocessor of a large device
+constexpr uint32_t kMaxBlocks = 264;  // two for each multiprocessor of a large device
 constexpr uint32_t kMultiplier = 2654435761;
 
 // simcuda, when that is the driver, also where Spillway stands before it; null on a GPU. After cuInit. Asked for by its
@@ -186,29 +186,29 @@ void Gpu::Launch(CUfunction function, CUstream stream, std::vector<void*> parame
 
 void Gpu::Fill(CUstream stream, CUdeviceptr address, uint64_t bytes, uint32_t seed) const {
   uint64_t words = bytes / 4;
-  Launch(fill_, stream, {&address, &words, &seed}, kMostBlocks);
+  Launch(fill_, stream, {&address, &words, &seed}, kMaxBlocks);
 }
 
 void Gpu::Compare(CUstream stream, CUdeviceptr address, uint64_t bytes, uint32_t seed,
                   CUdeviceptr differences) const {
   uint64_t words = bytes / 4;
-  Launch(compare_, stream, {&address, &words, &seed, &differences}, kMostBlocks);
+  Launch(compare_, stream, {&address, &words, &seed, &differences}, kMaxBlocks);
 }
 
 void Gpu::Mix(CUstream stream, CUdeviceptr to, CUdeviceptr from, uint64_t bytes) const {
   uint64_t words = bytes / 4;
-  Launch(mix_, stream, {&to, &from, &words}, kMostBlocks);
+  Launch(mix_, stream, {&to, &from, &words}, kMaxBlocks);
 }
 
 void Gpu::Check(CUstream stream, CUdeviceptr address, uint64_t bytes, uint32_t slope, uint32_t offset,
                 CUdeviceptr differences) const {
   uint64_t words = bytes / 4;
-  Launch(check_, stream, {&address, &words, &slope, &offset, &differences}, kMostBlocks);
+  Launch(check_, stream, {&address, &words, &slope, &offset, &differences}, kMaxBlocks);
 }
 
 void Gpu::AddOnes(CUstream stream, CUdeviceptr address, uint64_t bytes) const {
   uint64_t words = bytes / 4;
-  Launch(add_ones_, stream, {&address, &words}, kMostBlocks);
+  Launch(add_ones_, stream, {&address, &words}, kMaxBlocks);
 }
 
 void Gpu::Spin(CUstream stream, uint64_t nanos) const { Launch(spin_, stream, {&nanos}, 1); }

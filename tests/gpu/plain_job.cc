@@ -141,12 +141,12 @@ class Job {
   Json Pauses() {
     Synchronize();
     const double plain = Seconds([&] { CopyPlainly(); });
-    Json figures = {{"bytes", blocks_.size() * bytes_}, {"plain_copy_seconds", plain}};
+    Json metrics = {{"bytes", blocks_.size() * bytes_}, {"plain_copy_seconds", plain}};
     const auto once = [&](const char* when) {
       spillway_pause_stats stats = {};
       const double out = Seconds([&] { MustDo(FindEngine()->pause(nullptr, &stats), "a pause"); });
       const double back = Seconds([&] { MustDo(FindEngine()->resume(nullptr, 1), "a resume"); });
-      figures[when] = {{"pause_seconds", out},
+      metrics[when] = {{"pause_seconds", out},
                        {"resume_seconds", back},
                        {"copied_bytes", stats.host_bytes + stats.disk_bytes},
                        {"clean_bytes", stats.clean_bytes},
@@ -158,7 +158,7 @@ class Job {
     Round();
     Synchronize();
     once("changed");
-    return figures;
+    return metrics;
   }
 
   void Synchronize() { gpu_.Must(gpu_.driver().cuStreamSynchronize(stream_), "cuStreamSynchronize"); }

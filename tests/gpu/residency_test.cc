@@ -211,7 +211,7 @@ TEST(ReachTest, AKernelThatNamesNothingUsesWhatHasLeft) {
     const allocator::ResidencyStats stats = core.residency->Stats();
     return stats.soft_now_bytes > 0 && stats.soft_now_bytes == stats.host_tier_bytes;
   };
-  for (constexpr int kMost = 500; round < kMost && (round < 2 || !all_mapped()); ++round) {
+  for (constexpr int kMax = 500; round < kMax && (round < 2 || !all_mapped()); ++round) {
     for (int i = 0; i < kBlocks; ++i) step(sets[i], i);
   }
   if (core.residency->Stats().verified_evictions == 0) GTEST_SKIP() << "there is no content hash here";

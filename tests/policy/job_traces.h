@@ -56,16 +56,16 @@ struct TrainingJob {
   // update.
   WriteFacts Facts() const {
     WriteFacts facts;
-    for (uint32_t look = 0; look < WriteFacts::kLooksForNo; ++look) {
+    for (uint32_t look = 0; look < WriteFacts::kSamplesForNo; ++look) {
       for (uint32_t i = 0; i < launches; ++i) {
         for (const uint32_t blocks : {3u, 4u}) {
-          facts.Note({kForward + i, blocks}, 0, false);
-          facts.Note({kForward + i, blocks}, 1, i + 1 == launches);
-          facts.Note({kBackward + i, blocks}, 0, false);
-          facts.Note({kBackward + i, blocks}, 1, false);
+          facts.Record({kForward + i, blocks}, 0, false);
+          facts.Record({kForward + i, blocks}, 1, i + 1 == launches);
+          facts.Record({kBackward + i, blocks}, 0, false);
+          facts.Record({kBackward + i, blocks}, 1, false);
         }
       }
-      facts.Note({kUpdate, 4}, 1, false);
+      facts.Record({kUpdate, 4}, 1, false);
     }
     return facts;
   }

@@ -39,7 +39,7 @@ bool Disk::Resize(int file, uint64_t bytes) {
   if (bytes > options_.most_bytes || (one_in > 0 && random_->OneIn(static_cast<uint32_t>(one_in))))
     return false;
   files_[static_cast<size_t>(file)]->bytes = bytes;
-  scheduler().NoteProgress();
+  scheduler().RecordProgress();
   return true;
 }
 
@@ -88,7 +88,7 @@ int32_t Disk::Move(int number, const io::IoRequest& request) {
       std::memcpy(here, there, kHalf);
     }
   }
-  scheduler().NoteProgress();
+  scheduler().RecordProgress();
   return static_cast<int32_t>(length);
 }
 

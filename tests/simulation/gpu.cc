@@ -137,7 +137,7 @@ void Gpu::StreamLoop(Stream* stream) {
     }
     stream->operations.pop_front();
     ++stream->completed;
-    scheduler().NoteProgress();
+    scheduler().RecordProgress();
     Tell(&stream->completed);
   }
 }
@@ -160,7 +160,7 @@ void Gpu::Poison(CUresult error) {
 
 CUresult Gpu::Call() const {
   scheduler().SwitchPoint();
-  if (error_ == CUDA_SUCCESS) scheduler().NoteEffect();
+  if (error_ == CUDA_SUCCESS) scheduler().RecordEffect();
   return error_;
 }
 

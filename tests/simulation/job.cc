@@ -14,7 +14,7 @@ namespace {
 
 // Once nothing new begins, everything ends within so many switch points. Drives may fail for two minutes
 // meanwhile, which the device's thread looks at every 10 ms.
-constexpr uint64_t kMostStepsOfTheEnd = 16'000'000;
+constexpr uint64_t kMaxStepsOfTheEnd = 16'000'000;
 
 struct Held {
   CUdeviceptr address = 0;
@@ -58,11 +58,11 @@ class Thread {
       --shared_.left;
       ++shared_.counts.operations;
       ChangeFaults();
-      scheduler().NoteEffect();
-      scheduler().NoteProgress();
+      scheduler().RecordEffect();
+      scheduler().RecordProgress();
       One();
     }
-    scheduler().BeFair(kMostStepsOfTheEnd);
+    scheduler().BeFair(kMaxStepsOfTheEnd);
     pauses_.Unpin(streams_);
     while (!blocks_.empty()) FreeAt(blocks_.size() - 1);
     for (CUstream stream : streams_) world_.gpu().Synchronize(stream);

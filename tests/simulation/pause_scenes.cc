@@ -259,7 +259,7 @@ void ResumeAfterLong(Stage* stage) {
   stage->Settle();
   stage->Play({[=] {
     Resume(stage, kAll, /*wait=*/true);
-    scheduler().NoteEffect();
+    scheduler().RecordEffect();
     stage->Launch(stream, {block});
   }});
 }

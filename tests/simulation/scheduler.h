@@ -81,7 +81,7 @@ class Scheduler {
  public:
   struct Options {
     uint64_t most_steps = 200'000'000;  // then it is a hang
-    int flush_one_in = 16;             // chance that a store leaves a buffer at a switch point
+    int flush_one_in = 16;              // chance that a store leaves a buffer at a switch point
     bool store_buffers = true;
   };
 
@@ -122,10 +122,10 @@ class Scheduler {
   uint64_t steps() const { return steps_; }
   uint64_t switches() const { return switches_; }
   // The job, the GPU or a disk has done something: time-outs that only look again start anew.
-  void NoteProgress() { progress_at_ = now_; }
+  void RecordProgress() { progress_at_ = now_; }
   // The current task does something that other tasks can see. A waiter that goes on only because it looked
   // again for safety must not do so.
-  void NoteEffect() {
+  void RecordEffect() {
     if (self_->rechecked) Fail("a wake-up was lost: a waiter went on because it looked again for safety");
   }
   // From here on all tasks that can go on do so in turn, and the run must end within `more` switch points.

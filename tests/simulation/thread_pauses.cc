@@ -67,8 +67,8 @@ constexpr allocator::PauseScope kForIdleness = {PausedBy::kIdle, 0};
 
 void PassTime(Random* random, uint32_t most_doublings) {
   scheduler().SleepUntil(scheduler().now() + (int64_t{1'000} << random->Below(most_doublings)));
-  scheduler().NoteEffect();
-  scheduler().NoteProgress();
+  scheduler().RecordEffect();
+  scheduler().RecordProgress();
 }
 
 void PlayIdle(World* world, PauseModel* model, Random* random, const std::function<bool()>& ended) {

@@ -142,8 +142,8 @@ World::World(const WorldSettings& settings, Random* random)
   parts.hash_code = settings.hash ? hash_code_.get() : nullptr;
   residency_ = std::make_unique<allocator::DeviceResidency>(options, parts);
   share_.Bind(residency_.get());
-  core()->table.mu.set_look([this] { LookUnderLock(); });
-  scheduler().set_on_switch([this] { LookAnytime(); });
+  core()->table.mu.set_look([this] { CheckUnderLock(); });
+  scheduler().set_on_switch([this] { CheckAnytime(); });
   allocator::selection_watch.store(&full_scan);
   random_of_points = random;
   preempt_one_in = settings.preempt_at_points_one_in;
@@ -209,11 +209,11 @@ std::string World::Describe() {
   scheduler().HoldSwitches();
   const allocator::TableLock lock{allocator::TableLock::AlreadyLocked()};  // nobody else runs
   const allocator::ChunkPool& chunks = residency_->charges()->chunks(lock);
-  const allocator::Charges::Figures figures = residency_->charges()->figures(lock);
+  const allocator::Charges::Metrics metrics = residency_->charges()->metrics(lock);
   std::string text = "\n  chunks: target " + std::to_string(chunks.target()) + ", created " +
                      std::to_string(chunks.created()) + ", free " + std::to_string(chunks.free()) +
-                     "; live " + std::to_string(figures.live_bytes / chunk_bytes()) +
-                     ", promised off the GPU " + std::to_string(figures.promised_bytes / chunk_bytes()) +
+                     "; live " + std::to_string(metrics.live_bytes / chunk_bytes()) +
+                     ", promised off the GPU " + std::to_string(metrics.promised_bytes / chunk_bytes()) +
                      " of " +
                      std::to_string((capacity_->host_bytes() + capacity_->disk_bytes()) / chunk_bytes());
   if (disk_ != nullptr) {
@@ -241,7 +241,7 @@ std::string World::Describe() {
 }
 
 // What holds whenever nobody holds the table's lock.
-void World::LookUnderLock() {
+void World::CheckUnderLock() {
   allocator::Core* const core = residency_->core();
   core->table.mu.AssertLocked();
   const allocator::TableLock lock{allocator::TableLock::AlreadyLocked()};
@@ -257,7 +257,7 @@ void World::LookUnderLock() {
 }
 
 // What holds at every switch.
-void World::LookAnytime() {
+void World::CheckAnytime() {
   scheduler().HoldSwitches();
   for (Block* block : blocks_) {
     if (block->gate.state.load() != Gate::kOpen) continue;

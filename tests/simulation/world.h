@@ -74,8 +74,8 @@ class World {
  private:
   void MakeDisk(Random* random);
   bool ArrivesWrong(CUdeviceptr address);
-  void LookUnderLock();
-  void LookAnytime();
+  void CheckUnderLock();
+  void CheckAnytime();
 
   const WorldSettings settings_;
   uint64_t copies_in_ = 0;

@@ -59,9 +59,9 @@ bool PlanRunner::Poll(bool launch_waits) {
   return cursor_.Poll(gpu_, launch_waits);
 }
 
-void PlanRunner::NoteUnplannedLocked(const TableLock& lock, const Block& block) {
+void PlanRunner::RecordUnplannedLocked(const TableLock& lock, const Block& block) {
   lock.Covers(core_->table);
-  cursor_.NoteUnplanned(block.id.raw(), block.chunks * core_->chunk_bytes, gpu_);
+  cursor_.RecordUnplanned(block.id.raw(), block.chunks * core_->chunk_bytes, gpu_);
 }
 
 // ---- Where the GPU is.
@@ -81,7 +81,7 @@ bool PlanRunner::PassLongLaunch() {
   const StreamIndex stream = log_->ValueOf(gpu_).stream;
   if (stream == kNoStream) return false;
   LaunchIndex next = gpu_ + 1;
-  while (next - gpu_ < LaunchLog::kLookedBack && log_->ValueOf(next).stream == stream) ++next;
+  while (next - gpu_ < LaunchLog::kScannedBack && log_->ValueOf(next).stream == stream) ++next;
   const StreamIndex other = log_->ValueOf(next).stream;
   if (other == kNoStream || other == stream || !log_->Completed(next)) return false;
   gpu_ = next + 1;

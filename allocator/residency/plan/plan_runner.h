@@ -52,7 +52,7 @@ class PlanRunner final : public PlannedUses, private policy::PlanMover {
   // Changes with the plan to which NextUse refers.
   uint64_t plan_number() const override { return plan_number_; }
   // Notes that a block leaves outside the plan.
-  void NoteUnplannedLocked(const TableLock& lock, const Block& block) override;
+  void RecordUnplannedLocked(const TableLock& lock, const Block& block) override;
 
  private:
   // ---- For the cursor.

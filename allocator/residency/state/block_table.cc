@@ -198,18 +198,18 @@ void BlockTable::EndPinLocked(const TableLock& lock, Block* block, PinReason rea
   if (long_pins == 0 || --long_pins != 0) return;
   block->pin_reasons &= ~(1u << static_cast<int>(reason));
   if (block->pin_reasons != 0) return;
-  NoteUnpinned(block);
+  RecordUnpinned(block);
   paused_chunks_ += PausedChunksOf(*block);
 }
 
-void BlockTable::NoteUnpinned(Block* block) {
+void BlockTable::RecordUnpinned(Block* block) {
   pinned_chunks_ -= block->chunks;
   unpinned_sizes_.Add(block->chunks);
   launch_sets_.OnUnpinned(block->id, BytesOf(*block));
   EnterVictim(block);
 }
 
-void BlockTable::NoteHandedOutLocked(const TableLock& lock, Block* block) {
+void BlockTable::RecordHandedOutLocked(const TableLock& lock, Block* block) {
   unpinned_sizes_.Add(block->chunks);
   launch_sets_.OnHandOut(block->id, BytesOf(*block));
   if (__builtin_expect(!pause_new_, 1) || SPILLWAY_MUTANT(kNewBlocksUnpaused)) return;
@@ -217,7 +217,7 @@ void BlockTable::NoteHandedOutLocked(const TableLock& lock, Block* block) {
   PauseLocked(lock, block, PausedBy::kOutside);
 }
 
-void BlockTable::NoteFreedLocked(const TableLock& lock, Block* block) {
+void BlockTable::RecordFreedLocked(const TableLock& lock, Block* block) {
   if (!SPILLWAY_MUTANT(kFreeStaysPaused)) ChangePause(block, 0);
   unpinned_sizes_.Remove(block->chunks);
   launch_sets_.OnFree(block->id, BytesOf(*block));
@@ -228,7 +228,7 @@ void BlockTable::ForgetPinsLocked(const TableLock& lock, Block* block) {
   block->pin_reasons = 0;
   block->table.long_pins.fill(0);
   if (!pinned) return;
-  NoteUnpinned(block);
+  RecordUnpinned(block);
   paused_chunks_ += PausedChunksOf(*block);
 }
 

@@ -57,8 +57,8 @@ class BlockTable {
   void EndPinLocked(const TableLock& lock, Block* block, PinReason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Called when the block has become live, and when it has been freed. ForgetPinsLocked must have been called
   // before a free.
-  void NoteHandedOutLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  void NoteFreedLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void RecordHandedOutLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void RecordFreedLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Called at the start of a free: none of the block's long-term pins counts any more.
   void ForgetPinsLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
@@ -173,7 +173,7 @@ class BlockTable {
   // Enters the block into the index of victims that fits its state and its pins.
   void EnterVictim(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void LeaveVictims(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  void NoteUnpinned(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void RecordUnpinned(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // The block's part of paused_chunks_.
   static uint64_t PausedChunksOf(const Block& block) {
     const bool kept = KeepsBytes(block.pause.region, block.pause.by) && !block.pause.no_bytes;

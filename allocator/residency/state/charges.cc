@@ -214,7 +214,7 @@ uint64_t Charges::LeastBytes(const TableLock& lock) const {
   return charge.pinned + charge.LargestLaunch();
 }
 
-void Charges::NotePeak(const TableLock& lock) {
+void Charges::RecordPeak(const TableLock& lock) {
   lock.Covers(*table_);
   peak_device_bytes_ = std::max(peak_device_bytes_, chunks_.created() * chunk_bytes_ + budget_.external);
   peak_reserved_chunks_ = std::max(peak_reserved_chunks_, ReservedChunks(lock));
@@ -235,7 +235,7 @@ void Charges::AddExternal(const TableLock& lock, int64_t delta) {
   const uint64_t external = budget_.external - std::min(budget_.external, less);
   budget_.SetExternal(external + static_cast<uint64_t>(std::max<int64_t>(delta, 0)), budget_.external_coming);
   RestoreTarget(lock);
-  NotePeak(lock);
+  RecordPeak(lock);
 }
 
 void Charges::BeginExternal(const TableLock& lock, uint64_t bytes) {
@@ -321,12 +321,12 @@ absl::Status Charges::Promise(const TableLock& lock, uint64_t chunks, bool tiers
 absl::Status Charges::PromiseAndGrow(TableLock* lock, uint64_t chunks,
                                      absl::FunctionRef<absl::Status()> serving) {
   // Another device may take the capacity that grew for this one, so it grows again, within a bound.
-  constexpr int kMostGrowths = 100;
+  constexpr int kMaxGrowths = 100;
   uint64_t lacking = 0;
   for (int growths = 0;; ++growths) {
     absl::Status status = Promise(*lock, chunks, /*tiers_grow=*/true, &lacking);
     SPILLWAY_DELAY_POINT("charges.promised");
-    if (status.ok() || lacking == 0 || growths == kMostGrowths) return status;
+    if (status.ok() || lacking == 0 || growths == kMaxGrowths) return status;
     // The tiers may have become as large as they can since the promise failed.
     if (!capacity_->CanGrow()) return Promise(*lock, chunks, /*tiers_grow=*/false, &lacking);
     // The file system and the driver take their time to grow the tiers, so the lock is released meanwhile.
@@ -339,7 +339,7 @@ absl::Status Charges::PromiseAndGrow(TableLock* lock, uint64_t chunks,
       // A block may have been freed meanwhile.
       status = Promise(*lock, chunks, /*tiers_grow=*/false, &lacking);
       if (status.ok()) return status;
-      return WithWords(status, std::string(status.message()) + " (" + std::string(grown.message()) + ")");
+      return WithText(status, std::string(status.message()) + " (" + std::string(grown.message()) + ")");
     }
   }
 }
@@ -371,30 +371,30 @@ absl::Status Charges::PromiseOnShare(TableLock* lock, uint64_t chunks,
 
 // ---- Reports.
 
-Charges::Figures Charges::figures(const TableLock& lock) const {
+Charges::Metrics Charges::metrics(const TableLock& lock) const {
   lock.Covers(*table_);
-  Figures figures;
-  figures.target_bytes = chunks_.target() * chunk_bytes_;
+  Metrics metrics;
+  metrics.target_bytes = chunks_.target() * chunk_bytes_;
   const uint64_t allowed = budget_.BudgetTarget() / chunk_bytes_ * chunk_bytes_;
-  figures.most_budget_bytes = budget_.budget + peak_lent_reserve_;
-  figures.whole_bytes = budget_.budget + budget_.reserve;
-  figures.budget_bytes = budget_.Budget() + budget_.LentReserve();
-  figures.own_limit_bytes = Capped() ? figures.budget_bytes : 0;
-  figures.share_bytes = share_ == nullptr ? 0 : budget_.share;
-  figures.budget_in_force_bytes = figures.budget_bytes - (allowed - std::min(allowed, figures.target_bytes));
-  figures.chunk_bytes = chunks_.created() * chunk_bytes_;
-  figures.peak_chunk_bytes = chunks_.peak_created() * chunk_bytes_;
-  figures.live_bytes = live_chunks_ * chunk_bytes_;
-  figures.requested_bytes = requested_bytes_;
-  figures.peak_live_bytes = peak_live_chunks_ * chunk_bytes_;
-  figures.peak_requested_bytes = peak_requested_bytes_;
-  figures.peak_device_bytes = peak_device_bytes_;
-  figures.reserved_bytes = ReservedChunks(lock) * chunk_bytes_;
-  figures.peak_reserved_bytes = std::max(peak_reserved_chunks_ * chunk_bytes_, figures.reserved_bytes);
-  figures.external_bytes = budget_.external;
-  figures.least_budget_bytes = (evict_->load() ? LeastBytes(lock) : figures.live_bytes) + budget_.external;
-  figures.promised_bytes = promised_bytes_;
-  return figures;
+  metrics.most_budget_bytes = budget_.budget + peak_lent_reserve_;
+  metrics.whole_bytes = budget_.budget + budget_.reserve;
+  metrics.budget_bytes = budget_.Budget() + budget_.LentReserve();
+  metrics.own_limit_bytes = Capped() ? metrics.budget_bytes : 0;
+  metrics.share_bytes = share_ == nullptr ? 0 : budget_.share;
+  metrics.budget_in_force_bytes = metrics.budget_bytes - (allowed - std::min(allowed, metrics.target_bytes));
+  metrics.chunk_bytes = chunks_.created() * chunk_bytes_;
+  metrics.peak_chunk_bytes = chunks_.peak_created() * chunk_bytes_;
+  metrics.live_bytes = live_chunks_ * chunk_bytes_;
+  metrics.requested_bytes = requested_bytes_;
+  metrics.peak_live_bytes = peak_live_chunks_ * chunk_bytes_;
+  metrics.peak_requested_bytes = peak_requested_bytes_;
+  metrics.peak_device_bytes = peak_device_bytes_;
+  metrics.reserved_bytes = ReservedChunks(lock) * chunk_bytes_;
+  metrics.peak_reserved_bytes = std::max(peak_reserved_chunks_ * chunk_bytes_, metrics.reserved_bytes);
+  metrics.external_bytes = budget_.external;
+  metrics.least_budget_bytes = (evict_->load() ? LeastBytes(lock) : metrics.live_bytes) + budget_.external;
+  metrics.promised_bytes = promised_bytes_;
+  return metrics;
 }
 
 void Charges::CheckInvariants(const TableLock& lock, uint64_t live, uint64_t blocks, uint64_t backing) const {

@@ -100,7 +100,7 @@ class Charges {
   // Bytes of chunks without which some launch does not fit: those of the largest launch and of pinned blocks.
   uint64_t LeastBytes(const TableLock& lock) const;
   // Called after chunks were created.
-  void NotePeak(const TableLock& lock);
+  void RecordPeak(const TableLock& lock);
 
   // ---- The part of the budget that the application's other allocations take.
 
@@ -134,8 +134,8 @@ class Charges {
       peak_live_chunks_ = live_chunks_;
       peak_requested_bytes_ = requested_bytes_;
     }
-    NotePeak(lock);
-    table_->NoteHandedOutLocked(lock, block);
+    RecordPeak(lock);
+    table_->RecordHandedOutLocked(lock, block);
   }
   void Cancel(const TableLock& lock, uint64_t chunks);
   // Ends the charge of a live block that is freed. ForgetPinsLocked must have been called before.
@@ -144,7 +144,7 @@ class Charges {
     --live_blocks_;
     live_chunks_ -= block->chunks;
     requested_bytes_ -= block->allocation.requested_bytes;
-    table_->NoteFreedLocked(lock, block);
+    table_->RecordFreedLocked(lock, block);
     if (budget_.lent != 0) ReturnLent(lock);
     if (promised_bytes_ != 0) LowerPromise(lock);
   }
@@ -157,7 +157,7 @@ class Charges {
 
   // ---- Reports.
 
-  struct Figures {
+  struct Metrics {
     uint64_t most_budget_bytes = 0;  // of the options, plus the most lent of the reserve: bounds every peak
     uint64_t whole_bytes = 0;        // of the options, with the reserve: never changes
     uint64_t budget_bytes = 0;       // now: at most the application's own limit or the job's share
@@ -179,7 +179,7 @@ class Charges {
         0;                        // with which every launch still fits, or all blocks where none may leave
     uint64_t promised_bytes = 0;  // off the GPU, by this device
   };
-  Figures figures(const TableLock& lock) const;
+  Metrics metrics(const TableLock& lock) const;
   // Chunks of live blocks that have chunks.
   uint64_t BackedChunks(const TableLock& lock) const;
   // Aborts unless the account agrees with the blocks: `live` chunks in `blocks` live blocks, and `backing`

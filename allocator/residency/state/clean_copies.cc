@@ -35,7 +35,7 @@ void CleanCopies::Drop(const TableLock& lock, Block* block) {
   ContentHash hash;
   if (!Take(lock, block, &homes, &hash)) return;
   Release(lock, &homes);
-  block->copies.backoff.NoteUseless();
+  block->copies.backoff.RecordUseless();
 }
 
 void CleanCopies::Reclaim(const TableLock& lock, uint64_t buffers, uint64_t slots) {

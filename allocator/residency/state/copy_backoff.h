@@ -26,11 +26,11 @@ class CopyBackoff {
   // At the same eviction: whether to hash the bytes in order to find a write that nobody saw.
   bool wants_verification() const { return first_left_ > 0; }
   // Counts an eviction that was verified.
-  void NoteVerified() { first_left_ -= first_left_ > 0; }
+  void RecordVerified() { first_left_ -= first_left_ > 0; }
   // Records that the copy still was the block's content.
-  void NoteUnchanged() { misses_ = 0, skip_ = 0, proven_ = true; }
+  void RecordUnchanged() { misses_ = 0, skip_ = 0, proven_ = true; }
   // Records that the block had changed, or was freed with its copy unused.
-  void NoteUseless() {
+  void RecordUseless() {
     if (misses_ < 6) ++misses_;
     skip_ = static_cast<uint8_t>((1u << misses_) - 1);
     proven_ = false;

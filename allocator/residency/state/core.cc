@@ -9,7 +9,7 @@ namespace spillway::allocator {
 namespace {
 
 // A waiting thread checks again after this time, in case a wake-up was forgotten.
-constexpr std::chrono::milliseconds kLookAgain{100};
+constexpr std::chrono::milliseconds kRecheckInterval{100};
 
 }  // namespace
 
@@ -77,10 +77,10 @@ void Core::CountStall(StallCause cause, BlockId lacking, uint64_t tag, int64_t s
 absl::Status Core::AwaitChangeLocked(TableLock* lock, const os::Wait& wait) {
   if (stopped.load()) return StopStatus();
   if (absl::Status status = wait.Check(); !status.ok()) return status;
-  if (const std::chrono::nanoseconds left = wait.Left(); left < kLookAgain) {
+  if (const std::chrono::nanoseconds left = wait.Left(); left < kRecheckInterval) {
     table.changed.WaitFor(&table.mu, left);
   } else {
-    table.changed.WaitRechecking(&table.mu, kLookAgain);
+    table.changed.WaitRechecking(&table.mu, kRecheckInterval);
   }
   return absl::OkStatus();
 }

@@ -34,12 +34,12 @@ class FreeAddresses {
   // Creates a block, in state kFree, owned by the stream. Gives up kept addresses when there are no others.
   absl::StatusOr<Block*> Create(const TableLock& lock, uint32_t chunks, CUstream stream);
   // Called when a block is about to become live.
-  void NoteHandedOut(const TableLock& lock) {
+  void RecordHandedOut(const TableLock& lock) {
     lock.Covers(*table_);
     ++handed_out_;
   }
   // Called when a block is about to be freed.
-  void NoteTakenBack(const TableLock& lock, Block* block) {
+  void RecordTakenBack(const TableLock& lock, Block* block) {
     lock.Covers(*table_);
     --handed_out_;
     block->allocation.freed_at = ++frees_;

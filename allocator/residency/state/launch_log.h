@@ -23,7 +23,7 @@ class LaunchLog {
   // Number of past launches whose timeline values are known.
   static constexpr uint64_t kRing = 1 << 16;
   // Number of launches of other streams that LatestOn passes over.
-  static constexpr uint32_t kLookedBack = 64;
+  static constexpr uint32_t kScannedBack = 64;
 
   explicit LaunchLog(StreamClock* clock) : clock_(clock) {}
 
@@ -48,9 +48,9 @@ class LaunchLog {
     return TimelineValue::Unpack(values_[index % kRing].load(std::memory_order_acquire));
   }
   // The timeline value of the latest launch up to `index` that went to `stream`. None (kNoStream) when the
-  // last kLookedBack launches up to there went elsewhere.
+  // last kScannedBack launches up to there went elsewhere.
   TimelineValue LatestOn(StreamIndex stream, policy::LaunchIndex index) const {
-    for (uint32_t back = 0; back < kLookedBack && back <= index; ++back) {
+    for (uint32_t back = 0; back < kScannedBack && back <= index; ++back) {
       if (const TimelineValue value = ValueOf(index - back); value.stream == stream) return value;
     }
     return {};

@@ -126,8 +126,8 @@ void Reach::LeaveLocked(const TableLock& lock, Block* block, std::vector<ExtentH
   SetLocked(lock, block, {});
 }
 
-void Reach::NoteLaunch(const std::vector<Block*>& pinned, uint64_t tag,
-                       absl::FunctionRef<std::string()> advice) {
+void Reach::RecordLaunch(const std::vector<Block*>& pinned, uint64_t tag,
+                         absl::FunctionRef<std::string()> advice) {
   uint64_t extents = 0;
   for (const Block* block : pinned) extents += block->memory.reached.size();
   if (extents == 0) return;

@@ -65,7 +65,7 @@ class Reach {
 
   // Counts a launch that reached extents of these blocks, which are pinned. The first such launch writes a
   // line, with advice unless that is empty. Called without a lock.
-  void NoteLaunch(const std::vector<Block*>& pinned, uint64_t tag, absl::FunctionRef<std::string()> advice);
+  void RecordLaunch(const std::vector<Block*>& pinned, uint64_t tag, absl::FunctionRef<std::string()> advice);
 
  private:
   void SetLocked(const TableLock& lock, Block* block, std::vector<PinnedBuffer> reached);

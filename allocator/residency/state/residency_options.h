@@ -233,7 +233,7 @@ struct ResidencyParts {
 // ---- Figures.
 
 // The facts for which a plan is made.
-struct MachineFigures {
+struct MachineStats {
   uint64_t chunk_target_bytes = 0;  // part of the budget that our chunks may have now
   uint64_t pinned_bytes = 0;        // live blocks among them that must stay, in whole chunks
   // Bytes a second of each copy queue while it had work, as moving means. 0: not known yet.
@@ -255,7 +255,7 @@ struct MachineFigures {
 
 // Figures of one device, with units in their names: those of counters.def, and those from which reports make
 // sentences. A snapshot: fields may be a few operations apart.
-struct ResidencyStats : MachineFigures {
+struct ResidencyStats : MachineStats {
 #define GAUGE(name, ...) uint64_t name = 0;
 #define COUNTER(name, ...) uint64_t name = 0;
 #define SUM(name, ...) uint64_t name = 0;

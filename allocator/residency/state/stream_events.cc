@@ -12,7 +12,7 @@ namespace spillway::allocator {
 namespace {
 
 // Queries of an event, one after the other, before a waiting thread begins to sleep in between.
-constexpr int kLooksWithoutPause = 8;
+constexpr int kPollsWithoutPause = 8;
 
 }  // namespace
 
@@ -175,7 +175,7 @@ bool StreamClock::Poll() {
 }
 
 CUresult StreamClock::Noted(CUresult result) const {
-  error_->Note(result);
+  error_->Record(result);
   return result;
 }
 
@@ -227,7 +227,7 @@ absl::Status StreamClock::Await(CUevent event, const os::Wait& wait, const os::A
     if (result != CUDA_ERROR_NOT_READY) return driver_->ToStatus(result, "waiting for the device");
     if (stopped.load()) return absl::CancelledError("Spillway has shut down");
     if (absl::Status status = wait.Check(); !status.ok()) return status;
-    if (looks < kLooksWithoutPause) continue;
+    if (looks < kPollsWithoutPause) continue;
     if (paused > longest_nanos) return absl::UnavailableError("not done yet");
     os::SleepFor(std::chrono::nanoseconds(pause));
     paused += pause;

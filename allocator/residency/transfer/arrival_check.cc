@@ -11,8 +11,8 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr int kMostArrivals = 2;  // of one fetch: bytes that are wrong twice do not become right
-constexpr uint64_t kMostLines = 8;
+constexpr int kMaxArrivals = 2;  // of one fetch: bytes that are wrong twice do not become right
+constexpr uint64_t kMaxLines = 8;
 
 }  // namespace
 
@@ -63,7 +63,7 @@ bool Faulter::CheckArrival(FetchJob* job) {
   ForgetHash(job);
   ++core_->counters.verified_fetches;
   if (same || SPILLWAY_MUTANT(kArrivalTrusted)) {
-    if (job->wrong_arrivals > 0 && core_->counters.wrong_arrivals <= kMostLines) {
+    if (job->wrong_arrivals > 0 && core_->counters.wrong_arrivals <= kMaxLines) {
       os::Log(
           os::LogLevel::kWarn,
           "a block of " + std::to_string(job->block->allocation.requested_bytes) +
@@ -74,7 +74,7 @@ bool Faulter::CheckArrival(FetchJob* job) {
     return true;
   }
   ++core_->counters.wrong_arrivals;
-  if (++job->wrong_arrivals < kMostArrivals) {
+  if (++job->wrong_arrivals < kMaxArrivals) {
     FetchAgain(job);
     return true;
   }

@@ -125,7 +125,7 @@ absl::Status ClaimQueue::ClaimInTurnLocked(TableLock* lock, const AccessSet& set
 bool ClaimQueue::TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* ticket, Grant* grant) {
   if (queue_.front() != ticket) return false;
   if (grant->pinned.empty()) {
-    if (PausedByLocked(*lock, set) != 0 && !SPILLWAY_MUTANT(kClaimLooksOnce)) {
+    if (PausedByLocked(*lock, set) != 0 && !SPILLWAY_MUTANT(kClaimChecksOnce)) {
       ticket->refusal = PausedMeanwhile();
       return false;
     }
@@ -350,7 +350,7 @@ bool ClaimQueue::IsLaunchableLocked(const TableLock& lock, const Block& block,
   return true;
 }
 
-void ClaimQueue::NoteWaiter(const Grant& grant, TimelineValue before) {
+void ClaimQueue::RecordWaiter(const Grant& grant, TimelineValue before) {
   const TableLock lock(core_->table);
   for (Block* block : grant.pinned) {
     FetchJob* const job = block->fetch.job;

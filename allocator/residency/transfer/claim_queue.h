@@ -57,7 +57,7 @@ class ClaimQueue {
   // could not be started; the caller then releases the grant and claims anew.
   absl::Status WaitLaunchable(const Grant& grant, Name name, std::vector<CUevent>* arrivals);
   // Notes that a stream whose work goes up to `before` waits on the GPU for fetches under way.
-  void NoteWaiter(const Grant& grant, TimelineValue before);
+  void RecordWaiter(const Grant& grant, TimelineValue before);
   // Removes the pins.
   void Release(Grant* grant);
 

@@ -74,9 +74,9 @@ bool CopyOut::Compare(EvictJob* job) {
     const TableLock lock(core_->table);
     if (job->cancelled) return true;  // the hashed bytes may have been in use again already; the copy is kept
     if (same) {
-      job->block->copies.backoff.NoteUnchanged();
+      job->block->copies.backoff.RecordUnchanged();
     } else {
-      job->block->copies.backoff.NoteUseless();
+      job->block->copies.backoff.RecordUseless();
       job->keeps = job->KeepsChangedLocked(lock);
     }
   }
@@ -165,7 +165,7 @@ bool CopyOut::Verify(EvictJob* job) {
     return true;
   }
   const TableLock lock(core_->table);
-  job->block->copies.backoff.NoteVerified();
+  job->block->copies.backoff.RecordVerified();
   job->verified = true;
   job->has_copy = job->keeps;
   job->phase = EvictJob::Phase::kCommit;
@@ -189,7 +189,7 @@ void CopyOut::KeepOnGpu(EvictJob* job) {
     block->copies.written_unseen = true;
     core_->table.AddPinLocked(lock, block, PinReason::kUnseenWrite, 0);
   }
-  if (core_->counters.unseen_writes++ < kMostLines) {
+  if (core_->counters.unseen_writes++ < kMaxLines) {
     os::Log(os::LogLevel::kWarn,
             "a kernel wrote " + which +
                 " that was on its way off the GPU, and no launch had named it. The block "

@@ -114,7 +114,7 @@ class CopyOut {
     absl::Status status;
   };
 
-  static constexpr uint64_t kMostLines = 8;  // about blocks that were written unseen
+  static constexpr uint64_t kMaxLines = 8;  // about blocks that were written unseen
 
   bool BeginHash(EvictJob* job);
   bool HashEnded(EvictJob* job, ContentHash* result);

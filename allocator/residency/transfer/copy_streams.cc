@@ -18,7 +18,7 @@ absl::StatusOr<std::unique_ptr<CopyStreams>> CopyStreams::Create(const CudaDrive
 }
 
 absl::Status CopyStreams::Noted(CUresult result, const char* what) const {
-  error_->Note(result);
+  error_->Record(result);
   return driver_->ToStatus(result, what);
 }
 

@@ -14,8 +14,8 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr size_t kMostWrites = 4;                 // under way at once: evictions and reads need the disk, too
-constexpr int64_t kBetweenLooks = 1'000'000'000;  // ns
+constexpr size_t kMaxWrites = 4;                  // under way at once: evictions and reads need the disk, too
+constexpr int64_t kScanInterval = 1'000'000'000;  // ns
 constexpr int64_t kPauseAfterFailure = 10'000'000'000;
 constexpr int64_t kPauseWhileAsked = 100'000'000;  // instead, while a launch waits
 // Demotion begins when less than 1 / kFreePart of the host tier is free, and ends when twice as much is free.
@@ -31,8 +31,8 @@ bool Demoter::Poll(const Request& request) {
   const bool progress = !jobs_.empty() && CollectWrites();
   if (core_->parts.host == nullptr || core_->parts.disk == nullptr || core_->error.any()) return progress;
   const int64_t now = os::Clock::System()->NowNanos();
-  if (now < again_at_ || (!progress && request.buffers == 0 && now < look_at_)) return progress;
-  look_at_ = now + std::min(kBetweenLooks, core_->options.idle_nanos);
+  if (now < again_at_ || (!progress && request.buffers == 0 && now < scan_at_)) return progress;
+  scan_at_ = now + std::min(kScanInterval, core_->options.idle_nanos);
   const SharedCapacity* const capacity = core_->parts.capacity;
   if (WantedBuffers() == 0 || (capacity != nullptr && capacity->writes_spent())) return progress;
   {
@@ -83,7 +83,7 @@ void Demoter::StartLocked(const TableLock& lock) {
   for (Block* const block : idle) {
     if (block->memory.soft && !SPILLWAY_MUTANT(kSoftDemoted)) {
       soft_->EndLocked(lock, block);
-      look_at_ = 0;
+      scan_at_ = 0;
       ending += block->chunks;
     } else if (!StartBlockLocked(lock, block, wanted)) {
       break;
@@ -100,7 +100,7 @@ bool Demoter::StartBlockLocked(const TableLock& lock, Block* block, uint64_t wan
     if (request_.keeps && request_.keeps(lock, *block, extent)) continue;
     io::SlotId slot;
     PinnedBuffer staging;
-    if (jobs_.size() >= std::min<uint64_t>(kMostWrites, wanted) || !TakeStaging(&staging)) return false;
+    if (jobs_.size() >= std::min<uint64_t>(kMaxWrites, wanted) || !TakeStaging(&staging)) return false;
     if (!TakeSlot(&slot)) {
       if (staging.data != nullptr) core_->parts.host->Give(HostUse::kEvictStaging, staging);
       return false;

@@ -68,7 +68,7 @@ class Demoter {
   std::vector<std::unique_ptr<Job>> jobs_;
   Request request_;          // of the last Poll
   std::vector<Job*> begun_;  // jobs whose writes are to be given to the disk, without the lock
-  int64_t look_at_ = 0;      // next look in ns of the steady clock, unless a write ends before
+  int64_t scan_at_ = 0;      // next look in ns of the steady clock, unless a write ends before
   int64_t again_at_ = 0;     // nothing starts before this time, since something failed
   os::Mutex results_mu_{os::LockRank::kTier};  // guards the fields of jobs that completion threads set
 };

@@ -14,7 +14,7 @@ namespace {
 
 // Delay between a failed eviction of a block and the next: 10 ms at first, at most 10 s.
 constexpr int64_t kFirstPauseNanos = 10'000'000;
-constexpr uint8_t kMostDoublings = 10;
+constexpr uint8_t kMaxDoublings = 10;
 constexpr int64_t kPauseAfterDrive = 200'000'000;  // ns
 // In ns: longer than the store tries a write, plus the delay after it.
 constexpr int64_t kDrivePatience = 10'000'000'000;
@@ -204,7 +204,8 @@ void Evictor::Commit(EvictJob* job) {
   Block* const block = job->block;
   {
     const TableLock lock(core_->table);
-    if (job->cancelled && !SPILLWAY_MUTANT(kCommitWithoutLook)) return;  // Abandon sees that at the next poll
+    if (job->cancelled && !SPILLWAY_MUTANT(kCommitWithoutCheck))
+      return;  // Abandon sees that at the next poll
     job->committed = true;
     block->memory.mapping = true;
     block->ForgetUses();
@@ -276,7 +277,7 @@ void Evictor::PublishCopy(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.before_commit");
   Block* const block = job->block;
   const TableLock lock(core_->table);
-  if (job->cancelled && !SPILLWAY_MUTANT(kPublishWithoutLook)) return;  // Abandon sees that at the next poll
+  if (job->cancelled && !SPILLWAY_MUTANT(kPublishWithoutCheck)) return;  // Abandon sees that at the next poll
   if (!job->clean) copy_out_.CountSpilled(*job);
   ++core_->counters.early_copies;
   block->eviction.job = nullptr;
@@ -301,7 +302,7 @@ void Evictor::Abandon(EvictJob* job) {
   if (!job->failure.ok()) {
     const TableLock lock(core_->table);
     if (!job->cancelled && job->block != nullptr) {
-      NoteFailureLocked(lock, job->block, job->failure);
+      RecordFailureLocked(lock, job->block, job->failure);
       core_->table.CancelEvictionLocked(lock, job->block);
     }
   }
@@ -315,7 +316,7 @@ void Evictor::Abandon(EvictJob* job) {
 
 // The block is tried again after a delay, which doubles each time. Waiting claims do not count on it until it
 // has succeeded, unless a drive has failed: drives come back.
-void Evictor::NoteFailureLocked(const TableLock& lock, Block* block, const absl::Status& why) {
+void Evictor::RecordFailureLocked(const TableLock& lock, Block* block, const absl::Status& why) {
   const int64_t now = os::Clock::System()->NowNanos();
   block->eviction.failed_at = now;
   if (absl::IsUnavailable(why)) {
@@ -326,7 +327,7 @@ void Evictor::NoteFailureLocked(const TableLock& lock, Block* block, const absl:
     return;
   }
   block->eviction.again_at = now + (kFirstPauseNanos << block->eviction.failures);
-  if (block->eviction.failures < kMostDoublings) ++block->eviction.failures;
+  if (block->eviction.failures < kMaxDoublings) ++block->eviction.failures;
   ++failures_;
   if (first_failure_.ok()) first_failure_ = why;
 }

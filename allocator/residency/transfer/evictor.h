@@ -43,7 +43,7 @@ class PlannedUses {
   // live blocks never.
   virtual uint64_t chunks_wanted() const = 0;
   // Notes that a block leaves outside the plan.
-  virtual void NoteUnplannedLocked(const TableLock& lock, const Block& block) = 0;
+  virtual void RecordUnplannedLocked(const TableLock& lock, const Block& block) = 0;
 };
 
 class Evictor {
@@ -114,7 +114,7 @@ class Evictor {
   void Commit(EvictJob* job);
   void PublishCopy(EvictJob* job);
   void FinishLocked(const TableLock& lock, EvictJob* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  void NoteFailureLocked(const TableLock& lock, Block* block, const absl::Status& why)
+  void RecordFailureLocked(const TableLock& lock, Block* block, const absl::Status& why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void Abandon(EvictJob* job);
   void LetGo(EvictJob* job);

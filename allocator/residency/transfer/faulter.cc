@@ -175,7 +175,7 @@ bool Faulter::Advance(FetchJob* job, bool any_demanded) {
   bool progress = copy_in_.ReturnStaging(job);
   if (enqueued) return CompleteArrival(job) || progress;
   if (soft) return Exchange(job) || progress;
-  if (!job->unreadable.ok()) NoteUnreadable(job);
+  if (!job->unreadable.ok()) RecordUnreadable(job);
   if (cancelled || !job->failure.ok()) return Drain(job) || progress;
   ForgetDrain(job);
   if (job->copied != nullptr || job->hashed != nullptr) return CheckArrival(job) || progress;
@@ -378,7 +378,7 @@ void Faulter::KeepCopyLocked(const TableLock& lock, Block* block) {
 
 // A block whose only copy cannot be read stays away, and launches that name it are refused with a message, so
 // that the job can save what it has. Each such launch tries again.
-void Faulter::NoteUnreadable(FetchJob* job) {
+void Faulter::RecordUnreadable(FetchJob* job) {
   const TableLock lock(core_->table);
   const absl::Status why = std::exchange(job->unreadable, absl::OkStatus());
   if (job->block->allocation.freed) {  // the bytes are not needed any more

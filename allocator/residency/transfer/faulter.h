@@ -90,7 +90,7 @@ class Faulter {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void ReleaseHomesLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void KeepCopyLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  void NoteUnreadable(FetchJob* job);
+  void RecordUnreadable(FetchJob* job);
 
   // An arrival event that a launching thread may just be making its stream wait for. It is kept until the
   // block has no pin.

@@ -12,7 +12,7 @@ namespace spillway::allocator {
 namespace {
 
 constexpr double kBatchNanos = 1e6;          // duration at which a batch aims
-constexpr uint32_t kMostCopies = 8;          // in one direction of a batch
+constexpr uint32_t kMaxCopies = 8;           // in one direction of a batch
 constexpr int64_t kRetryAfter = 10'000'000;  // when there were no buffers or chunks
 constexpr double kDrift = 0.25;              // of the job's own rates since the last measurement
 constexpr uint64_t kChunksOfRound = 2;       // one for each direction; if only one is free, half of it
@@ -61,7 +61,7 @@ bool LinkProbe::Poll() {
   if (batch_ == Batch::kNone) return Due(now) && Begin(now);
   for (const CUevent event : end_events_) {
     if (copies_->Done(event)) continue;
-    overdue_ = now - began_ > kMostNanos;
+    overdue_ = now - began_ > kMaxNanos;
     return false;
   }
   if (absl::Status status = Next(now); !status.ok()) Finish(now, /*failed=*/true);
@@ -192,7 +192,7 @@ absl::Status LinkProbe::Next(int64_t now) {
   switch (batch_) {
     case Batch::kFirst: {  // the first copies are slow, and only show how many make a batch
       const double nanos = std::max({times.in_end - times.in_begin, times.out_end, 1.0});
-      copies_of_batch_ = static_cast<uint32_t>(std::clamp(kBatchNanos / nanos, 1.0, double{kMostCopies}));
+      copies_of_batch_ = static_cast<uint32_t>(std::clamp(kBatchNanos / nanos, 1.0, double{kMaxCopies}));
       break;
     }
     case Batch::kIn:
@@ -212,7 +212,7 @@ absl::Status LinkProbe::Next(int64_t now) {
       break;
     case Batch::kNone: break;
   }
-  const bool late = now - began_ + 2 * (now - batch_began_) > kMostNanos;
+  const bool late = now - began_ + 2 * (now - batch_began_) > kMaxNanos;
   if (rounds_.size() == kRounds || late) {
     Finish(now, /*failed=*/false);
     return absl::OkStatus();

@@ -40,7 +40,7 @@ std::optional<policy::LinkRates> RatesTogetherOf(const LinkBatch& batch, const p
 
 class LinkProbe {
  public:
-  static constexpr int64_t kMostNanos = 50'000'000;
+  static constexpr int64_t kMaxNanos = 50'000'000;
   static constexpr int kRounds = 3;
 
   LinkProbe(Core* core, Charges* charges, CopyStreams* copies);
@@ -50,7 +50,7 @@ class LinkProbe {
   bool Poll();
   // Whether a measurement is under way.
   bool measuring() const { return batch_ != Batch::kNone; }
-  // Whether evictions must wait: for kMostNanos at most, even if a batch never ends.
+  // Whether evictions must wait: for kMaxNanos at most, even if a batch never ends.
   bool suspends_evictions() const { return measuring() && !overdue_; }
 
  private:

@@ -79,11 +79,11 @@ bool TakeChunksLocked(Core* core, Charges* charges, TableLock* lock, const std::
       const os::Wait wait(core->waits, os::WaitKind::kDriverCall, "cuMemCreate");
       status = Make(core->parts.driver, core->options.device, core->chunk_bytes, &supply);
     }
-    core->error.Note(status);
+    core->error.Record(status);
     core->table.mu.Lock();
     pool.End(&supply);
     core->table.changed.NotifyAll();  // released chunks may be created now
-    charges->NotePeak(*lock);
+    charges->RecordPeak(*lock);
   }
   *handles = std::move(supply.handles);
   if (status.ok()) return true;
@@ -101,7 +101,7 @@ absl::Status MapHandles(Core* core, uint64_t address, const std::vector<ChunkHan
   bool stays_mapped = false;
   absl::Status status =
       MapChunks(core->parts.driver, core->options.device, address, core->chunk_bytes, handles, &stays_mapped);
-  core->error.Note(status);
+  core->error.Record(status);
   if (stays_mapped) core->error.Fail(status);
   return status;
 }

@@ -20,7 +20,7 @@ constexpr int64_t kFailureNanos = 1'000'000'000;
 // blocks leave, too, after that.
 constexpr int64_t kLongestUseNanos = 1'000'000'000;
 // Time between two checks by a claim that waits for host buffers, or for blocks that are to come back whole.
-constexpr int64_t kLookAgainNanos = 10'000'000;
+constexpr int64_t kRecheckNanos = 10'000'000;
 // Time for which a refused chunk keeps the budget down.
 constexpr int64_t kTryCreateNanos = 1'000'000'000;
 
@@ -180,15 +180,16 @@ void Reclaimer::ChooseVictimsLocked(const TableLock& lock, uint64_t chunks, bool
   SelectLocked(
       lock, &core_->table.victims.idle, chunks, [](const Block& block) { return block.gate.last_use.load(); },
       may_leave, victims);
-  for (size_t i = decommitted; i < victims->size(); ++i) planned_->NoteUnplannedLocked(lock, *(*victims)[i]);
+  for (size_t i = decommitted; i < victims->size(); ++i)
+    planned_->RecordUnplannedLocked(lock, *(*victims)[i]);
   if (victims->size() > decommitted && !core_->pressure.exchange(true)) {
-    const Charges::Figures figures = charges_->figures(lock);
-    std::string text = figures.share_bytes > 0
+    const Charges::Metrics metrics = charges_->metrics(lock);
+    std::string text = metrics.share_bytes > 0
                            ? "spilling starts: the job has outgrown its share of the GPU, "
                            : "spilling starts: the job has outgrown its budget of ";
-    text += os::BytesText(figures.budget_bytes);
-    if (figures.target_bytes < figures.budget_bytes)
-      text += ", of which " + os::BytesText(figures.target_bytes) + " are for its blocks";
+    text += os::BytesText(metrics.budget_bytes);
+    if (metrics.target_bytes < metrics.budget_bytes)
+      text += ", of which " + os::BytesText(metrics.target_bytes) + " are for its blocks";
     os::ReportLine(text);
   }
 }
@@ -269,8 +270,8 @@ bool Reclaimer::FreeHostBuffers() {
   }
   const TableLock lock(core_->table);
   const int64_t now = os::Clock::System()->NowNanos();
-  if (now >= look_again_at_) {
-    look_again_at_ = now + kLookAgainNanos;
+  if (now >= recheck_at_) {
+    recheck_at_ = now + kRecheckNanos;
     core_->table.changed.NotifyAll();
   }
   const uint64_t wanted = claims_->HostWantedLocked(lock);
@@ -333,7 +334,7 @@ bool Reclaimer::ReleaseExcess() {
   }
   if (handles.empty()) return false;
   const absl::Status released = Release(core_->parts.driver, handles);
-  core_->error.Note(released);
+  core_->error.Record(released);
   if (!released.ok())
     os::Log(os::LogLevel::kWarn, "GPU memory is lost to the process: " + std::string(released.message()));
   const TableLock lock(core_->table);

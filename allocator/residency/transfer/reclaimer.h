@@ -100,7 +100,7 @@ class Reclaimer {
   uint64_t freed_then_ = 0;
   // The same for host buffers, and the number that was free.
   int64_t host_stuck_since_ = 0;
-  int64_t look_again_at_ = 0;
+  int64_t recheck_at_ = 0;
   bool host_waits_ = false;  // the first claim waits for them, or for blocks that are to come back whole
   uint64_t host_stuck_head_ = 0;
   size_t host_free_then_ = 0;

@@ -8,10 +8,10 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr size_t kMostOperands = 8;                   // of one sample
-constexpr uint64_t kMostBytes = uint64_t{256} << 20;  // of one sample, except for its first operand
+constexpr size_t kMaxOperands = 8;                   // of one sample
+constexpr uint64_t kMaxBytes = uint64_t{256} << 20;  // of one sample, except for its first operand
 constexpr uint32_t kAskOneIn = 16;
-constexpr int64_t kLeastPauseNanos = 200'000;
+constexpr int64_t kMinPauseNanos = 200'000;
 
 // Picks one launch of kAskOneIn, at gaps without a pattern. A constant gap would pick the same launches in
 // each iteration, if the number of its launches has a factor in common with the gap.
@@ -65,13 +65,13 @@ void WriteSampler::ChooseLocked(policy::LaunchForm form, const AccessSet& set,
   uint32_t place = 0;
   for (const BlockId id : set) {
     const uint32_t here = place++;
-    if (operands_.size() == kMostOperands || !IsOpenLocked(form, here, now)) continue;
+    if (operands_.size() == kMaxOperands || !IsOpenLocked(form, here, now)) continue;
     const Block& block = table_->at(id);
     // The other blocks of the set are freed, or are integers that look like addresses. They need not be
     // mapped.
     if (std::find(pinned.begin(), pinned.end(), &block) == pinned.end()) continue;
     const uint64_t size = Core::BytesOfCopy(block);
-    if (!operands_.empty() && bytes + size > kMostBytes) continue;
+    if (!operands_.empty() && bytes + size > kMaxBytes) continue;
     bytes += size;
     operands_.push_back({here, block.address, size, {}, {}});
     last_look_[KeyOf(form, here)] = now;
@@ -136,7 +136,7 @@ bool WriteSampler::Poll() {
   }
   if (whole_) {
     os::MutexLock lock(&mu_);
-    for (const Operand& operand : operands_) learnt_.Note(form_, operand.place, operand.changed);
+    for (const Operand& operand : operands_) learnt_.Record(form_, operand.place, operand.changed);
   }
   // The hashes after the launch took as long as those before it.
   float milliseconds = 0;
@@ -145,7 +145,7 @@ bool WriteSampler::Poll() {
     cost = std::max(cost, static_cast<int64_t>(2e6 * static_cast<double>(milliseconds)));
   }
   looks_.fetch_add(1, std::memory_order_relaxed);
-  const int64_t pause = std::max(kLeastPauseNanos, cost * kShare);
+  const int64_t pause = std::max(kMinPauseNanos, cost * kShare);
   next_nanos_.store(os::Clock::System()->NowNanos() + pause, std::memory_order_relaxed);
   phase_.store(Phase::kIdle);
   return true;

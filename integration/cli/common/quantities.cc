@@ -9,7 +9,7 @@
 namespace spillway::integration {
 namespace {
 
-constexpr double kLeastRate = 1e6, kMostRate = 1e15;
+constexpr double kMinRate = 1e6, kMaxRate = 1e15;
 
 }  // namespace
 
@@ -39,7 +39,7 @@ absl::Status ReadSize(absl::string_view option, const std::string& text, policy:
 
 absl::Status ReadRate(absl::string_view option, const std::string& text, double* value) {
   const auto parsed = ParseQuantity(text);
-  if (!parsed.ok() || *parsed < kLeastRate || *parsed > kMostRate)
+  if (!parsed.ok() || *parsed < kMinRate || *parsed > kMaxRate)
     return NotAccepted(option, text, "bytes/s, at least 1e6, for example 15.754e9, 3.2GB/s");
   *value = *parsed;
   return absl::OkStatus();

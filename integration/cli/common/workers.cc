@@ -16,8 +16,8 @@
 namespace spillway::integration {
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenLooks(200);
-constexpr unsigned kMostThreads = 1024;
+constexpr std::chrono::milliseconds kScanInterval(200);
+constexpr unsigned kMaxThreads = 1024;
 constexpr int kEnding[] = {SIGINT, SIGTERM, SIGHUP};
 
 // The queue from which several threads take tasks.
@@ -45,7 +45,7 @@ class Queue {
   // Waits until this many threads have left Work, or for a moment. Returns whether they have.
   bool Wait(size_t threads, size_t* done) {
     os::MutexLock lock(&mu_);
-    if (left_ < threads) changed_.WaitFor(&mu_, kBetweenLooks);
+    if (left_ < threads) changed_.WaitFor(&mu_, kScanInterval);
     *done = done_;
     return left_ == threads;
   }
@@ -112,7 +112,7 @@ Workers::Workers(unsigned threads, std::FILE* to, const os::Clock* clock)
 
 void AddThreads(CLI::App* app, unsigned* threads) {
   app->add_option("--threads", *threads, "Machines simulated at once (default: as many as processors)")
-      ->check(CLI::Range(1u, kMostThreads));
+      ->check(CLI::Range(1u, kMaxThreads));
 }
 
 void Workers::ForEach(const std::string& what, size_t count, const Task& task) {

@@ -25,10 +25,10 @@ namespace {
 using os::BytesText;
 
 // A tier below this is staging for the disk and little else.
-constexpr uint64_t kLeastHostTier = 64 * kMebibyte;
+constexpr uint64_t kMinHostTier = 64 * kMebibyte;
 // The smallest reserve that is offered, and the space that it must leave.
 constexpr uint64_t kSmallReserve = kGibibyte;
-constexpr uint64_t kLeastSpace = kGibibyte;
+constexpr uint64_t kMinSpace = kGibibyte;
 // A disk slower than this part of the fastest is left out: its bytes come back late.
 constexpr double kTooSlow = 1.0 / 8;
 // The part of the link's rate below which disks make host memory worth more than beside fast ones.
@@ -117,7 +117,7 @@ void Choice::ChooseReserve() {
     space |= disk.SpaceBytes() > 0;
     if (most == nullptr || disk.start.free_bytes > most->start.free_bytes) most = &disk;
   }
-  if (space || most == nullptr || most->start.free_bytes < kSmallReserve + kLeastSpace) return;
+  if (space || most == nullptr || most->start.free_bytes < kSmallReserve + kMinSpace) return;
   new_reserve_ = kSmallReserve;
   reserve_ = {"disk_reserve", SizeText(kSmallReserve),
               absl::StrCat("a reserve of ", BytesText(most->reserve_bytes), " leaves nothing of the ",
@@ -222,7 +222,7 @@ void Choice::DefaultHostMemory(const std::vector<const DiskFacts*>& disks) {
   if (ranks > 1)
     absl::StrAppend(&reason, "; for all ", ranks, " ranks of the node, each ",
                     BytesText(ShareOfRank(bytes, ranks)));
-  if (bytes < kLeastHostTier) {
+  if (bytes < kMinHostTier) {
     const char* const rest = !disks.empty() ? "the disk alone, with 48 MiB of staging"
                              : facts_.disk_unused.empty()
                                  ? "with no disk either, a job has its GPU's memory alone"

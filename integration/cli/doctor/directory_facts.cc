@@ -20,7 +20,7 @@ void Measure(const DiskOptions& options, uint64_t reserve_setting, DiskFacts* fa
   io::DiskRateOptions rate;
   rate.time = options.time;
   rate.reserve_bytes = reserve_setting;
-  rate.cap_bytes = facts->cap_bytes == 0 ? kMostMeasured : std::min(kMostMeasured, facts->cap_bytes);
+  rate.cap_bytes = facts->cap_bytes == 0 ? kMaxMeasured : std::min(kMaxMeasured, facts->cap_bytes);
   if (options.progress)
     rate.progress = [&](const io::DiskProgress& now) { options.progress(facts->start.path, now); };
   const auto rates = io::MeasureDisk(facts->start.path, rate);
@@ -31,7 +31,7 @@ void Measure(const DiskOptions& options, uint64_t reserve_setting, DiskFacts* fa
   }
 }
 
-DiskFacts LookAtDisk(const Settings& settings, const DirectoryFacts& start, const DiskOptions& options) {
+DiskFacts InspectDisk(const Settings& settings, const DirectoryFacts& start, const DiskOptions& options) {
   DiskFacts facts;
   facts.start = start;
   if (const auto named = settings.OwnDirectories()) {
@@ -79,11 +79,11 @@ uint64_t DiskFacts::SpaceBytes() const {
   return cap_bytes == 0 ? space : std::min(space, cap_bytes);
 }
 
-std::vector<DiskFacts> LookAtDisks(const Settings& settings, const std::vector<DirectoryFacts>& directories,
-                                   const DiskOptions& options) {
+std::vector<DiskFacts> InspectDisks(const Settings& settings, const std::vector<DirectoryFacts>& directories,
+                                    const DiskOptions& options) {
   std::vector<DiskFacts> disks;
   for (const DirectoryFacts& directory : directories)
-    disks.push_back(LookAtDisk(settings, directory, options));
+    disks.push_back(InspectDisk(settings, directory, options));
   return disks;
 }
 

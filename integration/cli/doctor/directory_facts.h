@@ -20,7 +20,7 @@ namespace spillway::integration {
 
 // The most that measuring writes into a directory: more than the caches of drives in use, and little of their
 // life.
-inline constexpr uint64_t kMostMeasured = uint64_t{32} << 30;
+inline constexpr uint64_t kMaxMeasured = uint64_t{32} << 30;
 
 struct DiskOptions {
   std::chrono::nanoseconds time{0};  // for each directory; 0: no rates
@@ -28,8 +28,8 @@ struct DiskOptions {
 };
 
 // `directories`: as the check at the start found them, in its order.
-std::vector<DiskFacts> LookAtDisks(const Settings& settings, const std::vector<DirectoryFacts>& directories,
-                                   const DiskOptions& options);
+std::vector<DiskFacts> InspectDisks(const Settings& settings, const std::vector<DirectoryFacts>& directories,
+                                    const DiskOptions& options);
 
 // Returns a mount on this machine with a faster kind of drive than that of `disk`, and with space beyond the
 // default reserve.

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostLayers = 16;
+constexpr int kMaxLayers = 16;
 
 bool IsLoop(const std::string& device) { return absl::StartsWith(device, "loop"); }
 
@@ -105,11 +105,11 @@ Encryption EncryptionOf(const std::string& device, const std::string& root) {
   // A loop device is a file of another file system.
   const bool known = !device.empty() && !IsLoop(device) && fs::exists(FolderOf(device, root), error);
   if (!known) return Encryption::kNotKnown;
-  return EncryptionAt(device, root, kMostLayers);
+  return EncryptionAt(device, root, kMaxLayers);
 }
 
 DriveKind DriveKindOf(const std::string& device, const std::string& root) {
-  return device.empty() ? DriveKind::kNotKnown : KindAt(device, root, kMostLayers);
+  return device.empty() ? DriveKind::kNotKnown : KindAt(device, root, kMaxLayers);
 }
 
 std::optional<MountFacts> FasterMount(DriveKind than,

@@ -37,12 +37,12 @@ namespace spillway::integration {
 namespace {
 
 constexpr double kQuickSeconds = 1;
-constexpr double kMostSeconds = 3600;
-constexpr uint64_t kLeastRatedWrites = 1'000'000'000;
+constexpr double kMaxSeconds = 3600;
+constexpr uint64_t kMinRatedWrites = 1'000'000'000;
 constexpr auto kLinkTime = std::chrono::milliseconds(500);
 constexpr auto kQuickLinkTime = std::chrono::milliseconds(100);
 
-InstallationFacts LookAtInstallation(const std::string& directory) {
+InstallationFacts InspectInstallation(const std::string& directory) {
   InstallationFacts facts;
   facts.directory = directory;
   for (const char* name : {"libspillway.so", "libspillway_engine.so"}) {
@@ -66,13 +66,13 @@ absl::Status OptionNotAccepted(const char* option, const std::string& value, abs
 }
 
 absl::Status ReadOptions(const DoctorOptions& options, DoctorFacts* facts) {
-  if (!(options.disk_seconds >= 0 && options.disk_seconds <= kMostSeconds))
+  if (!(options.disk_seconds >= 0 && options.disk_seconds <= kMaxSeconds))
     return OptionNotAccepted("--disk-seconds", absl::StrCat(options.disk_seconds), "0 to 3600");
   if (options.ssd_writes.empty()) return absl::OkStatus();
   const auto writes = ParseSize(options.ssd_writes, Percent::kRefused);
   if (!writes.ok()) return OptionNotAccepted("--ssd-writes", options.ssd_writes, writes.status().message());
   // A smaller number was meant in terabytes, without the unit.
-  if (writes->bytes < kLeastRatedWrites)
+  if (writes->bytes < kMinRatedWrites)
     return OptionNotAccepted("--ssd-writes", options.ssd_writes,
                              "a size with its unit, from 1GB on, as in 600TB");
   facts->rated_writes = writes->bytes;
@@ -80,8 +80,8 @@ absl::Status ReadOptions(const DoctorOptions& options, DoctorFacts* facts) {
 }
 
 // Finds the facts that only a job's settings and this machine give together.
-void LookAtRest(const DoctorOptions& options, const Settings& settings, const SettingSource& source,
-                ProgressBar* bar, DoctorFacts* facts) {
+void InspectRest(const DoctorOptions& options, const Settings& settings, const SettingSource& source,
+                 ProgressBar* bar, DoctorFacts* facts) {
   DriverOptions driver;
   driver.path = settings.cuda_driver;
   driver.host_bytes = facts->system.memory.available_bytes;
@@ -89,10 +89,10 @@ void LookAtRest(const DoctorOptions& options, const Settings& settings, const Se
   driver.link_progress = [bar](int device, double part) {
     bar->Show(absl::StrCat("GPU ", device, ": copying"), part, "");
   };
-  facts->driver = LookAtDriver(driver);
-  facts->limits = LookAtLimits();
+  facts->driver = InspectDriver(driver);
+  facts->limits = InspectLimits();
 
-  MachineFacts machine = LookAtMachine(settings);
+  MachineFacts machine = InspectMachine(settings);
   for (const DeviceFacts& device : facts->driver.devices) machine.device_bytes.push_back(device.bytes);
   facts->files = machine.files;
   if (settings.Enabled())
@@ -109,7 +109,7 @@ void LookAtRest(const DoctorOptions& options, const Settings& settings, const Se
   };
   facts->disk_rates = seconds > 0;
   facts->dirs_named = settings.dirs.has_value();
-  facts->disks = LookAtDisks(settings, machine.directories, disk);
+  facts->disks = InspectDisks(settings, machine.directories, disk);
   if (!facts->dirs_named && !facts->disks.empty()) facts->faster_mount = FasterThan(facts->disks.front());
   bar->Clear();
 }
@@ -127,13 +127,13 @@ absl::StatusOr<DoctorFacts> Gather(const DoctorOptions& options) {
   facts.most_host_memory = settings.most_host_memory;
   facts.ranks = settings.ranks;
   facts.installation_only = options.installation;
-  facts.installation = LookAtInstallation(options.library_directory);
-  facts.system = LookAtSystem();
+  facts.installation = InspectInstallation(options.library_directory);
+  facts.system = InspectSystem();
   facts.torch = AskPython(options.python, EnvironmentValue("PATH"));
   facts.torch.loads |= options.preloaded;
   if (options.installation) return facts;
   ProgressBar bar(stderr, ::isatty(STDERR_FILENO) != 0);
-  LookAtRest(options, settings, source, &bar, &facts);
+  InspectRest(options, settings, source, &bar, &facts);
   return facts;
 }
 

@@ -156,7 +156,7 @@ absl::StatusOr<OpenedDriver> OpenDriver(const std::string& path) {
   return driver;
 }
 
-DriverFacts LookAtDriver(const DriverOptions& options) {
+DriverFacts InspectDriver(const DriverOptions& options) {
   DriverFacts facts;
   const auto driver = OpenDriver(options.path);
   if (!driver.ok()) {

@@ -1,5 +1,5 @@
 // The driver that a job would use, and its features. OpenDriver opens and initializes it in this process, for
-// `spillway run`, which compares a budget with it, and for the doctor. LookAtDriver makes a context on each
+// `spillway run`, which compares a budget with it, and for the doctor. InspectDriver makes a context on each
 // GPU for a moment. A failure is a status, or a problem in the facts. One thread.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_DOCTOR_DRIVER_FACTS_H_
@@ -34,7 +34,7 @@ struct DriverOptions {
   // Called at the start (0) and the end (1) of the measurement of a GPU's link; may be null.
   std::function<void(int device, double part)> link_progress;
 };
-DriverFacts LookAtDriver(const DriverOptions& options);
+DriverFacts InspectDriver(const DriverOptions& options);
 
 }  // namespace spillway::integration
 

@@ -344,7 +344,7 @@ void Judgement::DiskRates(const DiskFacts& disk) {
       absl::StrCat(DirectionText("writes", rates.write), ", ", DirectionText("reads", rates.read));
   if (rates.end == io::WriteEnd::kSpace)
     absl::StrAppend(&text, "; the end of the space ended the writing: a cache may be in the figures");
-  if (rates.end == io::WriteEnd::kLimit && rates.write.bytes < kMostMeasured)
+  if (rates.end == io::WriteEnd::kLimit && rates.write.bytes < kMaxMeasured)
     absl::StrAppend(&text,
                     "; a limit of what may be written ended the writing: a cache may be in the figures");
   if (!disk.direct_io) absl::StrAppend(&text, "; through the page cache: memory may be in the figures");

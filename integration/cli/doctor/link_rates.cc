@@ -15,7 +15,7 @@ namespace {
 
 using allocator::CudaDriver;
 
-constexpr uint64_t kMostBytes = uint64_t{64} << 20;
+constexpr uint64_t kMaxBytes = uint64_t{64} << 20;
 // Two copies in progress: the next one is there when one ends.
 constexpr int kCopies = 2;
 
@@ -114,8 +114,8 @@ MeasuredLink MeasureLink(const CudaDriver& driver, CUcontext context, int device
                          const LinkOptions& options) {
   MeasuredLink rates;
   rates.problem.clear();
-  const uint64_t host = options.host_bytes == 0 ? kMostBytes : options.host_bytes / 16;
-  rates.buffer_bytes = std::min({kMostBytes, host, options.free_bytes / 8}) / kChunkBytes * kChunkBytes;
+  const uint64_t host = options.host_bytes == 0 ? kMaxBytes : options.host_bytes / 16;
+  rates.buffer_bytes = std::min({kMaxBytes, host, options.free_bytes / 8}) / kChunkBytes * kChunkBytes;
   if (rates.buffer_bytes == 0) {
     rates.problem = "no memory is free for it";
     return rates;

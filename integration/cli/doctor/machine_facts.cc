@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostCpus = 1 << 20;
+constexpr size_t kMaxCpus = 1 << 20;
 
 std::string FirstLine(const std::string& path) {
   std::ifstream file(path);
@@ -124,7 +124,7 @@ bool HasMembarrier() {
 
 int CountCpus(const AskForCpus& ask) {
   // The kernel refuses a set that is smaller than its own, whose size it does not report.
-  for (size_t cpus = CPU_SETSIZE; cpus <= kMostCpus; cpus *= 2) {
+  for (size_t cpus = CPU_SETSIZE; cpus <= kMaxCpus; cpus *= 2) {
     std::vector<cpu_set_t> set(cpus / CPU_SETSIZE);
     const size_t bytes = set.size() * sizeof(cpu_set_t);
     if (ask(bytes, set.data()) == 0) return CPU_COUNT_S(bytes, set.data());
@@ -153,7 +153,7 @@ bool HasKernelModule(const std::string& root) {
   return Exists(root + "/proc/driver/nvidia/version") || Exists(root + "/dev/nvidiactl");
 }
 
-SystemFacts LookAtSystem(const std::string& root) {
+SystemFacts InspectSystem(const std::string& root) {
   SystemFacts facts;
   struct utsname name = {};
   if (::uname(&name) == 0) {
@@ -170,7 +170,7 @@ SystemFacts LookAtSystem(const std::string& root) {
   return facts;
 }
 
-LimitFacts LookAtLimits(const std::string& root) {
+LimitFacts InspectLimits(const std::string& root) {
   LimitFacts facts;
   facts.locked_bytes = SoftLimit(RLIMIT_MEMLOCK);
   facts.open_files = SoftLimit(RLIMIT_NOFILE);

@@ -15,9 +15,9 @@
 
 namespace spillway::integration {
 
-SystemFacts LookAtSystem(const std::string& root = "");
+SystemFacts InspectSystem(const std::string& root = "");
 
-LimitFacts LookAtLimits(const std::string& root = "");
+LimitFacts InspectLimits(const std::string& root = "");
 
 // Returns the number of CPUs in the set that `ask` fills; 0: not known. `ask` is like sched_getaffinity.
 using AskForCpus = std::function<int(size_t bytes, cpu_set_t* set)>;

@@ -26,7 +26,7 @@ namespace spillway::integration {
 namespace {
 
 constexpr auto kTimeout = std::chrono::seconds(30);
-constexpr size_t kMostWords = 4096;  // kept of its output to standard error
+constexpr size_t kMaxTextBytes = 4096;  // kept of its output to standard error
 
 // find_spec of a package that is no part of another imports nothing.
 constexpr char kQuestion[] = R"py(
@@ -97,7 +97,7 @@ absl::Status ReadAll(Stream* answer, Stream* words) {
       return absl::DeadlineExceededError(absl::StrCat("no answer within ", kTimeout.count(), " s"));
     if ((waits[0].revents != 0 && !answer->Read()) || (waits[1].revents != 0 && !words->Read()))
       return os::StatusFromErrno(errno, "reading its answer");
-    if (words->text.size() > kMostWords) words->text.erase(0, words->text.size() - kMostWords);
+    if (words->text.size() > kMaxTextBytes) words->text.erase(0, words->text.size() - kMaxTextBytes);
   }
   return absl::OkStatus();
 }

@@ -22,20 +22,20 @@ namespace {
 using policy::Bytes;
 
 constexpr Bytes kChunk = 2 << 20;
-constexpr Bytes kMostMemory = Bytes{1} << 50;
-constexpr uint64_t kMostCount = uint64_t{1} << 32;
+constexpr Bytes kMaxMemory = Bytes{1} << 50;
+constexpr uint64_t kMaxCount = uint64_t{1} << 32;
 constexpr double kGoodPart = 0.95;  // of the uncapped speed
 constexpr char kDefaultDisk[] = "3.2e9";
 
 absl::Status ReadCount(absl::string_view option, const std::string& text, uint64_t least, uint64_t* value) {
-  if (absl::SimpleAtoi(text, value) && *value >= least && *value <= kMostCount) return absl::OkStatus();
-  return NotAccepted(option, text, absl::StrCat("an integer, ", least, " to ", kMostCount));
+  if (absl::SimpleAtoi(text, value) && *value >= least && *value <= kMaxCount) return absl::OkStatus();
+  return NotAccepted(option, text, absl::StrCat("an integer, ", least, " to ", kMaxCount));
 }
 
 absl::Status ReadMemory(absl::string_view option, const std::string& text, Bytes least, Bytes* value) {
   if (absl::Status status = ReadSize(option, text, value); !status.ok()) return status;
-  if (*value >= least && *value <= kMostMemory) return absl::OkStatus();
-  return NotAccepted(option, text, absl::StrCat(least, " to ", kMostMemory, " bytes, for example 40GiB"));
+  if (*value >= least && *value <= kMaxMemory) return absl::OkStatus();
+  return NotAccepted(option, text, absl::StrCat(least, " to ", kMaxMemory, " bytes, for example 40GiB"));
 }
 
 // Reads "none", or "READ[,WRITE][:SIZE]".
@@ -47,7 +47,7 @@ absl::Status ReadDisk(const std::string& text, Estimate* estimate) {
   }
   const std::vector<std::string> sides = absl::StrSplit(text, ':');
   const std::vector<std::string> rates = absl::StrSplit(sides[0], ',');
-  estimate->disk_bytes = kMostMemory;
+  estimate->disk_bytes = kMaxMemory;
   if (sides.size() <= 2 && rates.size() <= 2 && ReadRate("disk", rates[0], &estimate->ssd_read).ok() &&
       ReadRate("disk", rates.back(), &estimate->ssd_write).ok() &&
       (sides.size() == 1 || ReadMemory("disk", sides[1], 0, &estimate->disk_bytes).ok()))
@@ -97,7 +97,7 @@ absl::Status ReadMachine(const EstimateOptions& options, Estimate* estimate) {
     return ReadDisk(options.disk.empty() ? kDefaultDisk : options.disk, estimate);
   estimate->ssd_read = estimate->machine.ssd_read;
   estimate->ssd_write = estimate->machine.ssd_write;
-  estimate->disk_bytes = kMostMemory;
+  estimate->disk_bytes = kMaxMemory;
   return absl::OkStatus();
 }
 

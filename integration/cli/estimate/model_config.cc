@@ -16,7 +16,7 @@ using policy::Family;
 using policy::ModelShape;
 
 constexpr char kFamilies[] = "bert, gpt2, gpt_bigcode, granite, llama, mistral, t5";
-constexpr double kMostInteger = 9007199254740992;  // 2^53
+constexpr double kMaxInteger = 9007199254740992;  // 2^53
 
 // Looks keys up, and remembers the first that was wrong.
 class Config {
@@ -94,7 +94,7 @@ class Config {
       return 1;
     }
     const double value = found->is_number() ? found->get<double>() : -1;
-    if (!(value >= 1 && value <= kMostInteger && value == std::floor(value))) {
+    if (!(value >= 1 && value <= kMaxInteger && value == std::floor(value))) {
       Wrong(key, found->dump(), "a positive integer");
       return 1;
     }

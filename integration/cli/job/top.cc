@@ -38,7 +38,7 @@ class Jobs {
   explicit Jobs(std::vector<pid_t> pids) : pids_(std::move(pids)) {}
 
   // Returns the jobs that are there. A job that has ended is not, unless it was named and never answered.
-  std::vector<TopJob> Look() {
+  std::vector<TopJob> Scan() {
     std::vector<TopJob> jobs;
     for (const pid_t pid : pids_.empty() ? JobsIn(folder_) : pids_) {
       TopJob job;
@@ -94,7 +94,7 @@ int Top(const TopOptions& options) {
     return Refuse(absl::InvalidArgumentError(absl::StrCat(
         "--interval ", options.interval, " is not accepted; accepted: seconds from 0.1 to 3600")));
   Jobs jobs(options.pids);
-  std::vector<TopJob> seen = jobs.Look();
+  std::vector<TopJob> seen = jobs.Scan();
   if (seen.empty()) return NoJob(options, jobs);
   if (options.json) {
     nlohmann::json answers = nlohmann::json::array();
@@ -105,7 +105,7 @@ int Top(const TopOptions& options) {
   const bool once = options.once || isatty(STDOUT_FILENO) == 0;
   do {  // rates need two looks
     std::this_thread::sleep_for(std::chrono::duration<double>(options.interval));
-    std::vector<TopJob> now = jobs.Look();
+    std::vector<TopJob> now = jobs.Scan();
     if (now.empty()) break;
     seen = std::move(now);
     if (!once) std::printf("%s%s", kClear, TopText(seen, Width()).c_str());

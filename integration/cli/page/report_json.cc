@@ -36,15 +36,15 @@ std::string TextOf(const Cell& cell, const TableColumn& column) {
   return cell.value && column.unit ? Shown(*cell.value, *column.unit) : cell.text;
 }
 
-std::string ReportFiguresJson(const ReportModel& model) {
+std::string ReportMetricsJson(const ReportModel& model) {
   nlohmann::json sections = nlohmann::json::object();
   for (const Section& section : model.sections) {
-    nlohmann::json figures = nlohmann::json::object(), tables = nlohmann::json::object();
+    nlohmann::json metrics = nlohmann::json::object(), tables = nlohmann::json::object();
     nlohmann::json charts = nlohmann::json::array();
-    for (const Figure& figure : section.figures) figures[figure.key] = FigureJson(figure);
+    for (const Figure& figure : section.metrics) metrics[figure.key] = FigureJson(figure);
     for (const Table& table : section.tables) tables[table.key] = TableJson(table);
     for (const Chart& chart : section.charts) charts.push_back(chart.key);
-    sections[section.key] = {{"heading", section.heading},  {"figures", std::move(figures)},
+    sections[section.key] = {{"heading", section.heading},  {"figures", std::move(metrics)},
                              {"tables", std::move(tables)}, {"charts", std::move(charts)},
                              {"words", section.words},      {"missing", section.missing}};
   }

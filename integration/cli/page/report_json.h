@@ -11,7 +11,7 @@
 
 namespace spillway::integration {
 
-std::string ReportFiguresJson(const ReportModel& model);
+std::string ReportMetricsJson(const ReportModel& model);
 
 // Return the text of a figure and of a cell, as the page shows it; empty: not known.
 std::string TextOf(const Figure& figure);

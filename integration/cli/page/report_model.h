@@ -63,7 +63,7 @@ struct Section {
   std::string key, heading;
   std::vector<std::string> words;    // a paragraph each
   std::vector<std::string> missing;  // what this section cannot show, and why
-  std::vector<Figure> figures;
+  std::vector<Figure> metrics;
   std::vector<Chart> charts;
   std::vector<Table> tables;
 };

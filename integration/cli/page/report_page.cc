@@ -36,9 +36,9 @@ std::string FigureHtml(const Figure& figure) {
   return absl::StrCat(html, "</div>\n");
 }
 
-std::string FiguresHtml(const Section& section) {
+std::string MetricsHtml(const Section& section) {
   std::string known, unknown;
-  for (const Figure& figure : section.figures) {
+  for (const Figure& figure : section.metrics) {
     if (figure.value)
       absl::StrAppend(&known, FigureHtml(figure));
     else
@@ -90,7 +90,7 @@ std::string SectionHtml(const Section& section) {
   std::string html = absl::StrCat("<section id=\"", section.key, "\">\n");
   if (!section.heading.empty()) absl::StrAppend(&html, "<h2>", Html(section.heading), "</h2>\n");
   for (const std::string& words : section.words) absl::StrAppend(&html, "<p>", Html(words), "</p>\n");
-  absl::StrAppend(&html, FiguresHtml(section));
+  absl::StrAppend(&html, MetricsHtml(section));
   for (const std::string& missing : section.missing)
     absl::StrAppend(&html, "<p class=\"missing\">", Html(missing), "</p>\n");
   if (!section.charts.empty()) {

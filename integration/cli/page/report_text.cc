@@ -22,11 +22,11 @@ std::string Line(std::string text) {
   return text + "\n";
 }
 
-std::string FiguresText(const Section& section) {
+std::string MetricsText(const Section& section) {
   size_t widest = 0;
-  for (const Figure& figure : section.figures) widest = std::max(widest, ColumnsOf(figure.label));
+  for (const Figure& figure : section.metrics) widest = std::max(widest, ColumnsOf(figure.label));
   std::string text;
-  for (const Figure& figure : section.figures) {
+  for (const Figure& figure : section.metrics) {
     const std::string note = figure.note.empty() ? "" : absl::StrCat(" (", figure.note, ")");
     absl::StrAppend(&text,
                     Line(absl::StrCat(kIndent, Padded(figure.label, widest, false), kIndent,
@@ -79,7 +79,7 @@ std::string ReportText(const ReportModel& model) {
     if (!section.heading.empty()) absl::StrAppend(&text, "\n", WithoutControls(section.heading), "\n");
     for (const std::string& words : section.words)
       absl::StrAppend(&text, kIndent, WithoutControls(words), "\n");
-    absl::StrAppend(&text, FiguresText(section));
+    absl::StrAppend(&text, MetricsText(section));
     for (const std::string& missing : section.missing)
       absl::StrAppend(&text, kIndent, WithoutControls(missing), "\n");
     for (const Table& table : section.tables) {

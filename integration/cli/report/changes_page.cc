@@ -238,8 +238,8 @@ std::pair<std::string, std::string> ShortNames(const std::string& before, const 
     }
     return name;
   };
-  constexpr int kMostParents = 3;
-  for (int parents = 0; parents <= kMostParents; ++parents) {
+  constexpr int kMaxParents = 3;
+  for (int parents = 0; parents <= kMaxParents; ++parents) {
     std::pair<std::string, std::string> names(name_of(before, parents), name_of(after, parents));
     if (names.first != names.second) return names;
   }

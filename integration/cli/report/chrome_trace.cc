@@ -16,7 +16,7 @@ namespace {
 using nlohmann::ordered_json;
 
 // Events that overlap need rows of their own, since a viewer takes those of one row as nested.
-constexpr int kMostRows = 64;  // for one name
+constexpr int kMaxRows = 64;  // for one name
 // Starts and lengths are whole microseconds, so an event may seem to begin a little before the last one ends.
 constexpr double kRounding = 2e-6;
 // Groups of rows, in the order in which a viewer shows them.
@@ -83,7 +83,7 @@ class Writer {
   int RowOf(Event& event) {
     std::vector<double>& rows = groups_[event.group].free_from;
     auto row = std::ranges::find_if(rows, [&](double from) { return from <= event.start + kRounding; });
-    if (row == rows.end() && static_cast<int>(rows.size()) < kMostRows) {
+    if (row == rows.end() && static_cast<int>(rows.size()) < kMaxRows) {
       rows.push_back(0);
       row = rows.end() - 1;
       NameRow(event.group, static_cast<int>(rows.size()) - 1);
@@ -105,7 +105,7 @@ class Writer {
     AddMetadata("thread_sort_index", tid, {{"sort_index", tid}});
   }
 
-  static int TidOf(int group, int row) { return group * kMostRows + row; }
+  static int TidOf(int group, int row) { return group * kMaxRows + row; }
 
   const int64_t pid_;
   std::map<int, Group> groups_;

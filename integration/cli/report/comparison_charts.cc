@@ -7,7 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "integration/cli/page/chart_parts.h"
-#include "integration/cli/report/phase_words.h"
+#include "integration/cli/report/phase_text.h"
 #include "integration/cli/report/report_bins.h"
 
 namespace spillway::integration {
@@ -150,7 +150,7 @@ std::optional<Chart> OneIterationChart(const ReportData& data, const ReportFacts
   chart.words =
       "When each kind of transfer was under way, and when the GPU had to wait; paler: only part of that "
       "time.";
-  absl::StrAppend(&chart.words, PhaseWords(data.phases));
+  absl::StrAppend(&chart.words, PhaseText(data.phases));
   chart.spec = Json{{"layer", std::move(layers)}};
   chart.height = static_cast<int>(60 + 30 * order.size());
   return chart;

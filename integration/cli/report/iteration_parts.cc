@@ -68,10 +68,10 @@ IterationParts PartsOf(const ReportData& data, const ReportFacts& facts) {
   const ReportMetrics& metrics = data.metrics;
   if (!metrics.per_iteration.lost_seconds.empty()) {
     for (const auto& [cause, seconds] : metrics.per_iteration.lost_seconds)
-      parts.lost_s.emplace_back(CauseWords(cause), seconds);
+      parts.lost_s.emplace_back(CauseText(cause), seconds);
   } else if (facts.seconds && *facts.seconds > 0) {
     for (const auto& [cause, seconds] : metrics.lost_seconds)
-      parts.lost_s.emplace_back(CauseWords(cause), seconds * *parts.whole_s / *facts.seconds);
+      parts.lost_s.emplace_back(CauseText(cause), seconds * *parts.whole_s / *facts.seconds);
   }
   if (const Known lost = parts.LostSeconds(); lost && parts.kernels_s)
     parts.pauses_s = std::max(0.0, *parts.whole_s - *parts.kernels_s - *lost);

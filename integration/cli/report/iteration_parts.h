@@ -17,7 +17,7 @@ namespace spillway::integration {
 
 struct IterationParts {
   Known whole_s, kernels_s, pauses_s;
-  // Lost time by cause as text (CauseWords), in the order of the file. It is the process's own count of a
+  // Lost time by cause as text (CauseText), in the order of the file. It is the process's own count of a
   // recurring iteration if it has one, otherwise the run's in proportion.
   std::vector<std::pair<std::string, double>> lost_s;
   Known LostSeconds() const;  // the sum; none: the file does not have it

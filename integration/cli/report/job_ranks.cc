@@ -13,7 +13,7 @@
 namespace spillway::integration {
 namespace {
 
-constexpr double kMostLocalRanks = 1024;  // a larger number in a file is a slip, no list of missing ranks
+constexpr double kMaxLocalRanks = 1024;  // a larger number in a file is a slip, no list of missing ranks
 
 std::string BytesOrNothing(const Known& bytes) { return bytes ? Shown(*bytes, Unit::kBytes) : ""; }
 
@@ -63,7 +63,7 @@ void FindAbsent(const ReportedRun& run, JobRanks* ranks) {
   }
   for (const auto& [host, node] : nodes) {
     const auto& [size, present] = node;
-    for (double rank = 0; size <= kMostLocalRanks && rank < size; ++rank) {
+    for (double rank = 0; size <= kMaxLocalRanks && rank < size; ++rank) {
       if (!present.contains(rank))
         ranks->absent.push_back(
             absl::StrFormat("%srank %.0f of %.0f", host.empty() ? "" : host + ": ", rank, size));

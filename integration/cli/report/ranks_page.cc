@@ -13,7 +13,7 @@
 namespace spillway::integration {
 namespace {
 
-constexpr size_t kMostBars = 32;    // more would be a chart longer than a screen
+constexpr size_t kMaxBars = 32;     // more would be a chart longer than a screen
 constexpr double kWorthSaying = 2;  // percent of the time, as in the verdict of one run
 
 std::string ShownSeconds(double seconds) { return Shown(seconds, Unit::kSeconds); }
@@ -58,7 +58,7 @@ std::string Moved(const ReportedRun& run, const JobRanks& ranks) {
 }
 
 // Returns what was waited for most, with its share of the run.
-std::string CauseText(const ReportFacts& facts) {
+std::string LostShareText(const ReportFacts& facts) {
   if (facts.lost_by_cause.empty() || facts.lost_by_cause.front().second <= 0) return "";
   return facts.lost_by_cause.front().first;
 }
@@ -81,7 +81,7 @@ Table TimeTable(const ReportedRun& run, const JobRanks& ranks) {
     if (!ended) absl::StrAppend(&note, note.empty() ? "" : "; ", "had not ended, or was killed");
     table.rows.push_back({TextCell(ranks.names[r]), NumberCell(facts.iteration_s), NumberCell(facts.ideal_s),
                           NumberCell(facts.lost_percent), NumberCell(facts.percent_of_bound),
-                          TextCell(CauseText(facts)), TextCell(note)});
+                          TextCell(LostShareText(facts)), TextCell(note)});
   }
   return table;
 }
@@ -135,13 +135,13 @@ std::optional<Chart> PartsChart(const ReportedRun& run, const JobRanks& ranks) {
   std::vector<size_t> order(run.ranks.size());
   std::iota(order.begin(), order.end(), 0);
   std::string words = "The GPU has work during kernels alone.";
-  if (order.size() > kMostBars) {
+  if (order.size() > kMaxBars) {
     std::ranges::stable_sort(order, [&ranks](size_t a, size_t b) {
       return ranks.facts[a].iteration_s.value_or(0) > ranks.facts[b].iteration_s.value_or(0);
     });
-    order.resize(kMostBars);
+    order.resize(kMaxBars);
     std::ranges::sort(order);
-    absl::StrAppend(&words, " The ", kMostBars, " ranks with the longest iterations.");
+    absl::StrAppend(&words, " The ", kMaxBars, " ranks with the longest iterations.");
   }
   std::vector<std::string> names;
   std::vector<IterationParts> parts;
@@ -157,7 +157,7 @@ Section Ranks(const ReportedRun& run, const JobRanks& ranks) {
   const auto figure = [](const char* key, const char* label, const Known& value, Unit unit) {
     return Figure{key, label, value, unit, value ? "" : "not in the files of all ranks"};
   };
-  section.figures = {
+  section.metrics = {
       figure("ranks", "ranks", static_cast<double>(run.ranks.size()), Unit::kCount),
       figure("slowest_seconds", "one iteration, slowest rank", ranks.slowest_s, Unit::kSeconds),
       figure("fastest_seconds", "one iteration, fastest rank", ranks.fastest_s, Unit::kSeconds),

@@ -33,7 +33,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kMostTerabytes = 1e9, kMostWatts = 1e7, kMostPrice = 1e6;
+constexpr double kMaxTerabytes = 1e9, kMaxWatts = 1e7, kMaxPrice = 1e6;
 
 // Returns "x.html" for "x.json".
 std::string PageOf(const std::string& file) {
@@ -55,11 +55,11 @@ std::string PageToWrite(const ReportOptions& options, const std::vector<Reported
 absl::Status CheckOptions(const ReportOptions& options) {
   const ReportAssumptions& given = options.assumptions;
   const auto outside = [](double value, double most) { return !(value > 0 && value <= most); };
-  if (outside(given.ssd_tbw, kMostTerabytes))
+  if (outside(given.ssd_tbw, kMaxTerabytes))
     return NotAccepted("ssd-tbw", absl::StrCat(given.ssd_tbw), "terabytes above 0, to 1e9");
-  if (given.watts && outside(*given.watts, kMostWatts))
+  if (given.watts && outside(*given.watts, kMaxWatts))
     return NotAccepted("watts", absl::StrCat(*given.watts), "watts above 0, to 1e7");
-  if (given.price_per_kwh && outside(*given.price_per_kwh, kMostPrice))
+  if (given.price_per_kwh && outside(*given.price_per_kwh, kMaxPrice))
     return NotAccepted("price-per-kwh", absl::StrCat(*given.price_per_kwh), "a price above 0, to 1e6");
   return absl::OkStatus();
 }
@@ -236,7 +236,7 @@ absl::Status WriteReportPage(const ReportOptions& options) {
   const auto read = ReadAndCheck(options);
   if (!read.ok()) return read.status();
   const ReportModel model = ModelOfRuns(read->runs, options);
-  return WritePage(model, ReportFiguresJson(model), options.library_directory, read->page);
+  return WritePage(model, ReportMetricsJson(model), options.library_directory, read->page);
 }
 
 int Report(const ReportOptions& options) {
@@ -250,11 +250,11 @@ int Report(const ReportOptions& options) {
   const ReportModel model = ModelOfRuns(read->runs, options);
   if (!read->page.empty()) {
     const absl::Status written =
-        WritePage(model, ReportFiguresJson(model), options.library_directory, read->page);
+        WritePage(model, ReportMetricsJson(model), options.library_directory, read->page);
     if (!written.ok()) return Refuse(written);
   }
   if (options.json)
-    std::fputs(ReportFiguresJson(model).c_str(), stdout);
+    std::fputs(ReportMetricsJson(model).c_str(), stdout);
   else if (options.text)
     std::fputs(ReportText(model).c_str(), stdout);
   else

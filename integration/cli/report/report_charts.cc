@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "integration/cli/page/chart_parts.h"
-#include "integration/cli/report/phase_words.h"
+#include "integration/cli/report/phase_text.h"
 #include "integration/cli/report/report_bins.h"
 
 namespace spillway::integration {
@@ -13,11 +13,11 @@ namespace {
 
 using Mark = LegendEntry::Mark;
 
-constexpr size_t kMostBins = 400;
+constexpr size_t kMaxBins = 400;
 constexpr size_t kStallBins = 60;
-constexpr size_t kMostDriveCharts = 4;
-constexpr size_t kMostPoints = 150;   // above, a line alone
-constexpr size_t kMostMarked = 60;    // iterations whose ends are marked
+constexpr size_t kMaxDriveCharts = 4;
+constexpr size_t kMaxPoints = 150;    // above, a line alone
+constexpr size_t kMaxMarked = 60;     // iterations whose ends are marked
 constexpr size_t kFewestSamples = 8;  // of an iteration that is drawn
 
 double MostOf(const Column& values) { return values.empty() ? 0 : *std::ranges::max_element(values); }
@@ -43,7 +43,7 @@ void AppendSeries(const Series& series, const std::string& name, int order, doub
 
 // Returns bytes in each interval as bytes a second.
 Series RatesOf(const Column& bytes, double every_s) {
-  Series series = MergedBySum(bytes, every_s, kMostBins);
+  Series series = MergedBySum(bytes, every_s, kMaxBins);
   for (double& value : series.values) value /= series.every_s;
   return series;
 }
@@ -80,7 +80,7 @@ Chart MirroredChart(const Column& above, const Column& below, double every_s, do
 
 // Adds upright lines at the ends of iterations, unless they would run together.
 void AppendIterationEnds(const ReportData& data, double end_s, Chart* chart, Json* layers) {
-  if (!data.iterations || data.iterations->start_s.empty() || data.iterations->start_s.size() > kMostMarked)
+  if (!data.iterations || data.iterations->start_s.empty() || data.iterations->start_s.size() > kMaxMarked)
     return;
   Json rows = Json::array();
   for (size_t i = 0; i < data.iterations->start_s.size(); ++i)
@@ -184,10 +184,10 @@ std::optional<Chart> IterationMemoryChart(const ReportData& data, const ReportFa
 std::optional<Chart> MemoryChart(const ReportData& data, const ReportFacts& facts) {
   if (!data.memory || data.memory->gpu.empty()) return std::nullopt;
   const ReportMemory& memory = *data.memory;
-  const Series gpu = MergedByMost(memory.gpu, memory.every_s, kMostBins);
-  const Series host = MergedByMost(memory.host, memory.every_s, kMostBins);
-  const Series disk = MergedByMost(memory.disk, memory.every_s, kMostBins);
-  const Series live = MergedByMost(memory.live, memory.every_s, kMostBins);
+  const Series gpu = MergedByMost(memory.gpu, memory.every_s, kMaxBins);
+  const Series host = MergedByMost(memory.host, memory.every_s, kMaxBins);
+  const Series disk = MergedByMost(memory.disk, memory.every_s, kMaxBins);
+  const Series live = MergedByMost(memory.live, memory.every_s, kMaxBins);
   const AxisUnit unit = AxisUnitFor(
       std::max({MostOf(gpu.values) + MostOf(host.values) + MostOf(disk.values), MostOf(live.values)}),
       Unit::kBytes);
@@ -245,7 +245,7 @@ std::vector<Chart> DriveCharts(const ReportData& data) {
   std::vector<Chart> charts;
   if (!data.transfers) return charts;
   std::vector<ReportDisk> drives = data.transfers->disks;
-  if (drives.size() > kMostDriveCharts) {  // as one
+  if (drives.size() > kMaxDriveCharts) {  // as one
     ReportDisk all{absl::StrCat("all ", drives.size(), " directories"), {}, {}, {}, "", {}};
     for (const ReportDisk& drive : drives) {
       all.read.resize(std::max(all.read.size(), drive.read.size()));
@@ -285,7 +285,7 @@ std::optional<Chart> LostTimeChart(const ReportData& data, const ReportFacts& fa
     const Column busy =
         BusyParts(stalls.start_s, known_lost ? stalls.lost_s : stalls.seconds, wanted, 0, end, kStallBins);
     if (MostOf(busy) == 0) continue;
-    chart.legend.push_back({CauseWords(stalls.causes[cause]), colours[cause % std::size(colours)]});
+    chart.legend.push_back({CauseText(stalls.causes[cause]), colours[cause % std::size(colours)]});
     for (size_t b = 0; b < busy.size(); ++b) {
       if (busy[b] <= 0) continue;
       rows.push_back(Json{{"t", Rounded(static_cast<double>(b) * width)},
@@ -321,7 +321,7 @@ std::optional<Chart> IterationsChart(const ReportData& data, const ReportFacts& 
     rows.push_back(
         Json{{"t", Rounded(iterations.start_s[i])}, {"v", Rounded(iterations.seconds[i] / unit.factor)}});
   Json mark = {{"type", "line"}, {"stroke", "var(--gpu)"}, {"strokeWidth", 1.5}};
-  if (rows.size() <= kMostPoints) mark["point"] = {{"fill", "var(--gpu)"}, {"size", 24}};
+  if (rows.size() <= kMaxPoints) mark["point"] = {{"fill", "var(--gpu)"}, {"size", 24}};
   Json layers = Json::array();
   layers.push_back(Json{{"data", Values(std::move(rows))},
                         {"mark", std::move(mark)},

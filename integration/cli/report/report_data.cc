@@ -302,8 +302,8 @@ absl::StatusOr<ReportData> ParseReport(const std::string& text) {
   ReportData data;
   if (const auto job = all.Object("job")) data.job = JobOf(*job);
   if (const auto capacity = all.Object("capacity")) data.capacity = CapacityOf(*capacity);
-  if (const auto figures = all.Object("figures"))
-    data.metrics = MetricsOf(*figures, data.job.device_index.value_or(0));
+  if (const auto metrics = all.Object("figures"))
+    data.metrics = MetricsOf(*metrics, data.job.device_index.value_or(0));
   if (const auto memory = all.Object("memory")) data.memory = MemoryOf(*memory);
   if (const auto transfers = all.Object("transfers")) data.transfers = TransfersOf(*transfers);
   if (const auto iterations = all.Object("iterations")) data.iterations = IterationsOf(*iterations);

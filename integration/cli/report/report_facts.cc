@@ -79,7 +79,7 @@ void FindLosses(const ReportData& data, ReportFacts* facts) {
   double lost = 0;
   for (auto& [cause, seconds] : causes) {
     lost += seconds;
-    cause = CauseWords(cause);
+    cause = CauseText(cause);
   }
   std::ranges::stable_sort(causes, [](const auto& a, const auto& b) { return a.second > b.second; });
   facts->lost_by_cause = causes;
@@ -169,7 +169,7 @@ const WhatIfPoint* FasterPoint(const WhatIf& what_if, WhatIfAxis axis) {
   return best;
 }
 
-std::string PointWords(const WhatIf& what_if, const WhatIfPoint& point, Unit unit) {
+std::string PointText(const WhatIf& what_if, const WhatIfPoint& point, Unit unit) {
   return absl::StrFormat("%s would make an iteration %.0f %% shorter (simulated)", Shown(point.value, unit),
                          100 * (1 - point.iteration_s / what_if.iteration_s));
 }
@@ -188,14 +188,14 @@ void FindHelp(const ReportData& data, const WhatIf& what_if, ReportFacts* facts)
     facts->help = by_host ? "a larger SPILLWAY_HOST_MEMORY" : "a larger SPILLWAY_GPU_MEMORY";
   }
   if (absl::StrContains(facts->help, "SPILLWAY_HOST_MEMORY") && host != nullptr)
-    facts->help_simulated = PointWords(what_if, *host, Unit::kBytes);
+    facts->help_simulated = PointText(what_if, *host, Unit::kBytes);
   if (absl::StrContains(facts->help, "SPILLWAY_GPU_MEMORY") && gpu != nullptr)
-    facts->help_simulated = PointWords(what_if, *gpu, Unit::kBytes);
+    facts->help_simulated = PointText(what_if, *gpu, Unit::kBytes);
 }
 
 }  // namespace
 
-std::string CauseWords(const std::string& cause) {
+std::string CauseText(const std::string& cause) {
   if (cause == "gpu_arrival")
     return "for bytes on their way, no thread waited";  // a part of "arrival", in stalls
   for (const LostCause& one : kLostCauses) {
@@ -205,7 +205,7 @@ std::string CauseWords(const std::string& cause) {
 }
 
 std::string ReportFacts::AtLeast(double percent) const {
-  return bound_is_near || percent >= SimulateResult::kLeastShareKnown ? "" : "at least ";
+  return bound_is_near || percent >= SimulateResult::kMinShareKnown ? "" : "at least ";
 }
 
 ReportFacts FactsOf(const ReportData& data, const WhatIf& what_if, const ReportAssumptions& assumptions) {

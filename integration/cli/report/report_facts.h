@@ -49,7 +49,7 @@ ReportFacts FactsOf(const ReportData& data, const WhatIf& what_if, const ReportA
 
 // Returns what was waited for, as text, by the name of a cause in the figures or in the file; a name that is
 // not known stays as it is.
-std::string CauseWords(const std::string& cause);
+std::string CauseText(const std::string& cause);
 
 }  // namespace spillway::integration
 

@@ -55,7 +55,7 @@ std::string BudgetNote(const ReportData& data) {
 
 Section Overview(const ReportData& data, const ReportFacts& facts) {
   Section section{"overview", "", {}, {}, {}, {}, {}};
-  section.figures = {
+  section.metrics = {
       FigureOf("seconds", "duration", facts.seconds, Unit::kSeconds),
       FigureOf("budget_bytes", "GPU budget", facts.budget_bytes, Unit::kBytes, BudgetNote(data)),
       FigureOf("peak_live_bytes", "held at the peak", facts.peak_live_bytes, Unit::kBytes),
@@ -72,7 +72,7 @@ Section Memory(const ReportData& data, const ReportFacts& facts) {
   Add(IterationsChart(data, facts),
       "No times of iterations: fewer than two were found, by marks of an optimizer or by repetition.",
       &section);
-  section.figures = {
+  section.metrics = {
       FigureOf("peak_bytes", "device memory at the peak", data.metrics.peak_bytes, Unit::kBytes),
       FigureOf("host_capacity_bytes", "host memory it may use", data.capacity.host_bytes, Unit::kBytes),
       FigureOf("saved_bytes", "GPU memory saved", facts.saved_bytes, Unit::kBytes,
@@ -86,21 +86,21 @@ Section Pauses(const ReportData& data) {
   std::map<std::string, double> seconds;
   for (const ReportPause& pause : data.pauses)
     seconds[pause.by] += pause.SecondsUntil(data.job.seconds.value_or(0));
-  section.figures = {
+  section.metrics = {
       FigureOf("pauses", "pauses", static_cast<double>(data.pauses.size()), Unit::kCount,
                "the file has the last 1,000"),
       FigureOf("paused_by_job_seconds", "by the job itself", seconds["job"], Unit::kSeconds,
                "pauses of regions at the same time are summed up"),
       FigureOf("paused_from_outside_seconds", "from outside", seconds["outside"], Unit::kSeconds)};
   if (seconds.contains("idle"))
-    section.figures.push_back(
+    section.metrics.push_back(
         FigureOf("paused_while_idle_seconds", "idle, for other jobs", seconds["idle"], Unit::kSeconds));
   section.tables.push_back(PausesTable(data));
   return section;
 }
 
 // Returns an empty text if the job never measured the link.
-std::string MeasuredLinkWords(const ReportMetrics& metrics) {
+std::string MeasuredLinkText(const ReportMetrics& metrics) {
   if (!metrics.link) return "";
   const auto shown = [](double rate) { return Shown(rate, Unit::kBytesPerSecond); };
   return absl::StrCat("The link as plain copies measured it: ", shown(metrics.link->in), " to the GPU and ",
@@ -119,14 +119,14 @@ Section Transfers(const ReportData& data) {
     section.missing.push_back("No drives: nothing was written to a disk.");
   Add(MoveSizesChart(data), "No sizes of moves: the file has no moves.", &section);
   const ReportMetrics& metrics = data.metrics;
-  section.figures = {
+  section.metrics = {
       FigureOf("spilled_bytes", "left the GPU", metrics.spilled_bytes, Unit::kBytes),
       FigureOf("host_spilled_bytes", "of it to host memory", metrics.host_spilled_bytes, Unit::kBytes),
       FigureOf("disk_spilled_bytes", "of it to the disk", metrics.disk_spilled_bytes, Unit::kBytes),
       FigureOf("fetched_bytes", "came back", metrics.fetched_bytes, Unit::kBytes)};
-  if (const std::string words = MeasuredLinkWords(metrics); !words.empty()) section.words.push_back(words);
+  if (const std::string words = MeasuredLinkText(metrics); !words.empty()) section.words.push_back(words);
   const bool some = metrics.fetched_bytes.value_or(0) > 0 && metrics.in_time_bytes;
-  section.figures.push_back(
+  section.metrics.push_back(
       FigureOf("in_time_percent", "of it in time",
                some ? Known(100 * *metrics.in_time_bytes / *metrics.fetched_bytes) : std::nullopt,
                Unit::kPercent, some ? "nothing on the GPU waited for it" : "nothing came back"));
@@ -149,7 +149,7 @@ Section OneIteration(const ReportData& data, const ReportFacts& facts) {
 
 Section Stalls(const ReportData& data, const ReportFacts& facts) {
   Section section{"stalls", "Time lost, and why", {}, {}, {}, {}, {}};
-  section.figures = {
+  section.metrics = {
       FigureOf("lost_seconds", "the GPU had nothing to do", facts.lost_seconds, Unit::kSeconds),
       FigureOf("stall_seconds", "threads of the job waited", data.metrics.stall_seconds, Unit::kSeconds,
                data.metrics.stall_seconds ? "a sum over threads; the GPU may have had work meanwhile" : "")};
@@ -186,7 +186,7 @@ Section Costs(const ReportData& data) {
 Section Bound(const ReportData& data, const ReportFacts& facts, const WhatIf& what_if) {
   Section section{"bound", "How near to what is possible", {}, {}, {}, {}, {}};
   const std::string why = facts.bound_missing;
-  section.figures = {
+  section.metrics = {
       FigureOf("ideal_seconds", "kernels alone", facts.ideal_s, Unit::kSeconds,
                facts.ideal_s ? "as on a GPU of endless memory" : what_if.missing),
       FigureOf("own_pauses_seconds", "without work for the GPU", facts.own_pauses_s, Unit::kSeconds,
@@ -224,7 +224,7 @@ Section Machines(const ReportFacts& facts, const WhatIf& what_if) {
   if (!what_if.assumed.empty())
     section.words.push_back(absl::StrCat(
         "Assumed, since the run did not measure it: ", absl::StrJoin(what_if.assumed, ", "), "."));
-  section.figures = {FigureOf("simulated_seconds", "an iteration on this machine, simulated",
+  section.metrics = {FigureOf("simulated_seconds", "an iteration on this machine, simulated",
                               what_if.iteration_s, Unit::kSeconds)};
   for (const WhatIfSweep& sweep : what_if.sweeps) {
     if (sweep.points.empty()) {
@@ -262,7 +262,7 @@ Section Wear(const ReportData& data, const ReportFacts& facts, const ReportAssum
   }
   const bool written = data.metrics.disk_written_bytes.value_or(0) > 0;
   const bool several = facts.wear_ranks > 1;
-  section.figures = {
+  section.metrics = {
       FigureOf("disk_written_bytes", several ? "written by this rank" : "written",
                data.metrics.disk_written_bytes, Unit::kBytes),
       FigureOf("disk_read_bytes", several ? "read by this rank" : "read", data.metrics.disk_read_bytes,
@@ -300,7 +300,7 @@ Section Energy(const ReportFacts& facts) {
                                        ". The energy of lost time is taken as its share of the whole: a GPU "
                                        "that waits draws less, so it is an upper figure."));
   const std::string no_saving = "nothing was saved, or it is not known";
-  section.figures = {
+  section.metrics = {
       FigureOf("joules", "energy of the run", facts.joules, Unit::kJoules),
       FigureOf("lost_joules", "of it in lost time", facts.lost_joules, Unit::kJoules),
       FigureOf("lost_joules_per_gb", "energy for each GB of GPU memory saved", facts.lost_joules_per_gb,
@@ -309,9 +309,9 @@ Section Energy(const ReportFacts& facts) {
     section.missing.push_back("No cost: no price was given (--price-per-kwh).");
     return section;
   }
-  section.figures.push_back(
+  section.metrics.push_back(
       FigureOf("money", "cost of the run, in the price's currency", facts.money, Unit::kMoney));
-  section.figures.push_back(FigureOf("lost_money_per_gb", "cost for each GB of GPU memory saved",
+  section.metrics.push_back(FigureOf("lost_money_per_gb", "cost for each GB of GPU memory saved",
                                      facts.lost_money_per_gb, Unit::kMoney,
                                      facts.lost_money_per_gb ? "" : no_saving));
   return section;
@@ -323,7 +323,7 @@ Section Active(const ReportData& data) {
     section.missing.push_back("Not known: no iteration was recorded.");
     return section;
   }
-  section.figures = {FigureOf("active_percent", "used by the running kernel", 100 * *data.active_share,
+  section.metrics = {FigureOf("active_percent", "used by the running kernel", 100 * *data.active_share,
                               Unit::kPercent, "of the live bytes, weighted by time"),
                      FigureOf("teraio_active_percent", "in TERAIO's measurements", 1.7, Unit::kPercent)};
   section.words.push_back(kTeraioWords);

@@ -18,7 +18,7 @@
 namespace spillway::integration {
 namespace {
 
-constexpr size_t kMostTableRows = 10;
+constexpr size_t kMaxTableRows = 10;
 
 // Returns a kernel's name, without its middle if it is longer than those that a run writes.
 Cell Name(const std::string& name) {
@@ -29,7 +29,7 @@ Cell Name(const std::string& name) {
 
 template <typename Row>
 std::span<const Row> FirstRows(const std::vector<Row>& rows) {
-  return std::span<const Row>(rows).first(std::min(rows.size(), kMostTableRows));
+  return std::span<const Row>(rows).first(std::min(rows.size(), kMaxTableRows));
 }
 
 // Returns "2026-11-23 08:05:36 UTC".
@@ -75,7 +75,7 @@ Table WaitingKernelsTable(const ReportData& data) {
     if (sums[k].second > 0) order.push_back(k);
   }
   std::ranges::stable_sort(order, [&sums](size_t a, size_t b) { return sums[a].first > sums[b].first; });
-  if (order.size() > kMostTableRows) order.resize(kMostTableRows);
+  if (order.size() > kMaxTableRows) order.resize(kMaxTableRows);
   for (size_t k : order)
     table.rows.push_back({Name(stalls.kernels[k]), NumberCell(sums[k].second), NumberCell(sums[k].first)});
   return table;
@@ -116,7 +116,7 @@ Table PausesTable(const ReportData& data) {
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(
       order, [&](size_t a, size_t b) { return lasted(data.pauses[a]) > lasted(data.pauses[b]); });
-  if (order.size() > kMostTableRows) order.resize(kMostTableRows);
+  if (order.size() > kMaxTableRows) order.resize(kMaxTableRows);
   std::ranges::sort(order);
   for (const size_t p : order) {
     const ReportPause& pause = data.pauses[p];

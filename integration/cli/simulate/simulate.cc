@@ -19,7 +19,7 @@ namespace spillway::integration {
 namespace {
 
 constexpr int kNoResult = 1;
-constexpr uint32_t kLeastIterations = 4;
+constexpr uint32_t kMinIterations = 4;
 
 int Fail(const absl::Status& status) {
   const int wrong_use = Refuse(status);
@@ -72,7 +72,7 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
                    "coarse-one-tier, lp-one-tier: of plans that change no spilled bytes' tier")
       ->check(CLI::IsMember({"quick", "coarse", "coarse-one-tier", "lp", "lp-one-tier"}));
   simulate->add_option("--iterations", options->iterations, "Simulated; the last two count (default 6)")
-      ->check(CLI::Range(kLeastIterations, 1000u));
+      ->check(CLI::Range(kMinIterations, 1000u));
   simulate->add_option("--noise", options->noise, "Kernels last up to this part more or less (default 0)")
       ->check(CLI::Range(0.0, 1.0));
   simulate->add_option("--seed", options->seed, "Of the noise (default 1)");

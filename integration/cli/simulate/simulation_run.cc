@@ -20,8 +20,8 @@
 namespace spillway::integration {
 namespace {
 
-constexpr size_t kMostDrives = 64;
-constexpr double kLeastPiece = 4096;
+constexpr size_t kMaxDrives = 64;
+constexpr double kMinPiece = 4096;
 
 // Reads "2.4e9" or, for several drives, "2.4e9,0.8e9".
 absl::StatusOr<std::vector<double>> ReadRates(absl::string_view option, const std::string& text) {
@@ -43,8 +43,8 @@ absl::Status ReadDrives(const SimulateOptions& options, policy::Machine* machine
                                                    " and --ssd-write=", options.ssd_write,
                                                    " are not accepted: rates of ", reads->size(), " and of ",
                                                    writes->size(), " drives; accepted: one each per drive"));
-  if (reads->size() > kMostDrives)
-    return NotAccepted("ssd-read", options.ssd_read, absl::StrCat("at most ", kMostDrives, " drives"));
+  if (reads->size() > kMaxDrives)
+    return NotAccepted("ssd-read", options.ssd_read, absl::StrCat("at most ", kMaxDrives, " drives"));
   machine->ssd_read = machine->ssd_write = 0;
   for (size_t d = 0; d < reads->size(); ++d) {
     machine->ssd_read += (*reads)[d];
@@ -79,7 +79,7 @@ absl::StatusOr<policy::Machine> MachineOf(const SimulateOptions& options) {
        }) {
     if (!status.ok()) return status;
   }
-  if (machine.piece_bytes != 0 && machine.piece_bytes < kLeastPiece)
+  if (machine.piece_bytes != 0 && machine.piece_bytes < kMinPiece)
     return NotAccepted("piece", options.piece, "0 (whole tensors) or at least 4KiB");
   if (absl::Status status = ReadTogether(options, &machine); !status.ok()) return status;
   machine.ssd_shared = options.ssd_shared;

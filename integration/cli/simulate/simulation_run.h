@@ -66,9 +66,9 @@ struct SimulateResult {
   double PercentOfBound() const;
   // Returns whether that is the share of the best speed to 2 points: the bound is near, or the share is so
   // great that no more can be missing. Otherwise the share is at least that.
-  bool ShareIsKnown() const { return bound_is_near || PercentOfBound() >= kLeastShareKnown; }
+  bool ShareIsKnown() const { return bound_is_near || PercentOfBound() >= kMinShareKnown; }
 
-  static constexpr double kLeastShareKnown = 98;
+  static constexpr double kMinShareKnown = 98;
 };
 
 // Return the CPU time of this process, and of the calling thread, so far.

@@ -14,7 +14,7 @@
 namespace spillway::integration {
 namespace {
 
-constexpr double kMostSweepRows = 1000;
+constexpr double kMaxSweepRows = 1000;
 
 using Field = std::string SimulateOptions::*;
 
@@ -65,7 +65,7 @@ absl::StatusOr<Sweep> ParseSweep(const std::string& text) {
   if (sweep.increment <= 0) return wrong("the step must be more than 0");
   if (last < sweep.first) return wrong("the last value is less than the first");
   const double increments = (last - sweep.first) / sweep.increment;
-  if (increments >= kMostSweepRows) return wrong("more than 1000 values");
+  if (increments >= kMaxSweepRows) return wrong("more than 1000 values");
   sweep.rows = 1 + static_cast<int>(std::floor(increments + 1e-9));
   return sweep;
 }

@@ -9,8 +9,8 @@ refusal.
 
 import os
 
-_LATER = {"enable": "activation", "NotActiveError": "figures", "last_error": "figures", "stats": "figures",
-          "set_gpu_memory": "figures", "PauseResult": "pausing", "pause": "pausing", "resume": "pausing", "region": "pausing",
+_LATER = {"enable": "activation", "NotActiveError": "engine_api", "last_error": "engine_api", "stats": "engine_api",
+          "set_gpu_memory": "engine_api", "PauseResult": "pausing", "pause": "pausing", "resume": "pausing", "region": "pausing",
           "unmanaged_pool": "pools"}  # fmt: skip
 __all__ = ["NotActiveError", "PauseResult", "enable", "last_error", "library", "library_dir", "pause", "region", "resume",
            "set_gpu_memory", "stats", "unmanaged_pool"]  # noqa: F822  # fmt: skip

@@ -17,7 +17,7 @@ import sys
 import threading
 
 import spillway
-from spillway import figures, start_up
+from spillway import engine_api, start_up
 
 # CUDA_ERROR_NOT_INITIALIZED, and CUDA_ERROR_NO_DEVICE: what our library answers where there is no driver.
 NOT_INITIALISED = (3, 100)
@@ -131,8 +131,8 @@ def _agree(library, texts):
         os.environ.update({variable(name): text for name, text in missing.items()})
         return
     try:
-        figures.stats()
-    except figures.NotActiveError as error:
+        engine_api.stats()
+    except engine_api.NotActiveError as error:
         raise RuntimeError(f"Spillway does not serve this process, and a line on standard error says why: {error}") from error
     if missing:
         name, text = next(iter(missing.items()))
@@ -232,7 +232,7 @@ def _preload(ours, before):
 
 
 def _check(texts):
-    path = os.path.join(spillway.library_dir(), figures.ENGINE)
+    path = os.path.join(spillway.library_dir(), engine_api.ENGINE)
     try:
         check = ctypes.CDLL(path).spillway_engine_check_settings
     except (OSError, AttributeError) as error:

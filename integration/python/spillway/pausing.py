@@ -9,7 +9,7 @@ import dataclasses
 import sys
 import threading
 
-from . import figures
+from . import engine_api
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,10 +58,10 @@ def pause(tag=None):
     pause is not copied again. Until the resume an operation on such a tensor raises. ValueError for a tag that no region
     has had; MemoryError where host memory and disk have no place, RuntimeError during a capture: nothing is paused then.
     """
-    table, stats = figures.api(), _Stats()
+    table, stats = engine_api.api(), _Stats()
     result = table.pause(_encoded(tag), ctypes.byref(stats))
     if result != 0:
-        raise figures.error_of(table, result)
+        raise engine_api.error_of(table, result)
     values = {name: getattr(stats, name) for name, _ in _Stats._fields_}
     values["seconds"] = values.pop("nanoseconds") / 1e9
     values["failure"] = values["failure"].decode("utf-8", "replace")
@@ -71,10 +71,10 @@ def pause(tag=None):
 def resume(tag=None, wait=False):
     """Ends that pause. The bytes come back behind this call in the order in which they are needed, and sooner for an operation
     that needs them; with `wait` they are back when it returns, as far as the GPU has space."""
-    table = figures.api()
+    table = engine_api.api()
     result = table.resume(_encoded(tag), int(bool(wait)))
     if result != 0:
-        raise figures.error_of(table, result)
+        raise engine_api.error_of(table, result)
 
 
 @contextlib.contextmanager
@@ -93,8 +93,8 @@ def region(tag, keep=True):
 
 
 def _enter(now):
-    table = figures.api()
+    table = engine_api.api()
     result = table.set_region(now[0], int(bool(now[1])))
     if result != 0:
-        raise figures.error_of(table, result)
+        raise engine_api.error_of(table, result)
     _regions.now = now

@@ -2,7 +2,7 @@
 
 For type checkers, and for code that names a part of the figures: `from spillway.stats_types import Stats, DeviceStats`.
 A key that a class with total=False declares is there only where it is known. Bytes and counts are ints, times and rates
-floats. tests/checks/figures_page.py --update writes what stands between marks; stats_types_test.py keeps all of it equal to what
+floats. tests/checks/metrics_page.py --update writes what stands between marks; stats_types_test.py keeps all of it equal to what
 the engine writes.
 """
 

@@ -34,14 +34,14 @@ template <typename Call>
 cudaError_t WithDriver(Call&& call) {
   const DriverTable* driver = nullptr;
   const cudaError_t error = InitialiseDriver(&driver);
-  return Note(error != cudaSuccess ? error : ToRuntimeError(call(*driver)));
+  return Record(error != cudaSuccess ? error : ToRuntimeError(call(*driver)));
 }
 
 template <typename Call>
 cudaError_t WithContext(Call&& call) {
   const DriverTable* driver = nullptr;
   const cudaError_t error = EnsureContext(&driver);
-  return Note(error != cudaSuccess ? error : ToRuntimeError(call(*driver)));
+  return Record(error != cudaSuccess ? error : ToRuntimeError(call(*driver)));
 }
 
 }  // namespace simcuda

@@ -3,7 +3,7 @@
 #include "integration/simcuda/runtime/context.h"
 
 using simcuda::DriverTable;
-using simcuda::Note;
+using simcuda::Record;
 using simcuda::WithContext;
 
 namespace {
@@ -86,7 +86,7 @@ cudaError_t PeerCopy(void* dst, int dst_device, const void* src, int src_device,
 }  // namespace
 
 cudaError_t cudaMemcpy(void* dst, const void* src, size_t count, cudaMemcpyKind kind) {
-  if (!IsKind(kind)) return Note(cudaErrorInvalidMemcpyDirection);
+  if (!IsKind(kind)) return Record(cudaErrorInvalidMemcpyDirection);
   return WithContext([&](const DriverTable& driver) {
     return count == 0 ? CUDA_SUCCESS : Copy(driver, dst, src, count, kind);
   });
@@ -94,7 +94,7 @@ cudaError_t cudaMemcpy(void* dst, const void* src, size_t count, cudaMemcpyKind 
 
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t count, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-  if (!IsKind(kind)) return Note(cudaErrorInvalidMemcpyDirection);
+  if (!IsKind(kind)) return Record(cudaErrorInvalidMemcpyDirection);
   return WithContext([&](const DriverTable& driver) {
     return count == 0 ? CUDA_SUCCESS : CopyAsync(driver, dst, src, count, kind, stream);
   });
@@ -112,7 +112,7 @@ cudaError_t cudaMemcpyPeerAsync(void* dst, int dst_device, const void* src, int 
 cudaError_t cudaMemcpy2D(void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width,
                          size_t height, cudaMemcpyKind kind) {
   const Rectangle rectangle{dst, dst_pitch, src, src_pitch, width, height};
-  if (const cudaError_t error = CheckRectangle(rectangle, kind); error != cudaSuccess) return Note(error);
+  if (const cudaError_t error = CheckRectangle(rectangle, kind); error != cudaSuccess) return Record(error);
   return WithContext([&](const DriverTable& driver) {
     const CUDA_MEMCPY2D copy = Describe(rectangle, kind);
     return width == 0 || height == 0 ? CUDA_SUCCESS : driver.Memcpy2D(&copy);
@@ -122,7 +122,7 @@ cudaError_t cudaMemcpy2D(void* dst, size_t dst_pitch, const void* src, size_t sr
 cudaError_t cudaMemcpy2DAsync(void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width,
                               size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
   const Rectangle rectangle{dst, dst_pitch, src, src_pitch, width, height};
-  if (const cudaError_t error = CheckRectangle(rectangle, kind); error != cudaSuccess) return Note(error);
+  if (const cudaError_t error = CheckRectangle(rectangle, kind); error != cudaSuccess) return Record(error);
   return WithContext([&](const DriverTable& driver) {
     const CUDA_MEMCPY2D copy = Describe(rectangle, kind);
     return width == 0 || height == 0 ? CUDA_SUCCESS : driver.Memcpy2DAsync(&copy, stream);
@@ -170,15 +170,15 @@ cudaError_t cudaMemsetAsync(void* device_pointer, int value, size_t count, cudaS
 
 cudaError_t cudaGetSymbolAddress(void** device_pointer, const void*) {
   if (device_pointer != nullptr) *device_pointer = nullptr;
-  return Note(cudaErrorNotSupported);
+  return Record(cudaErrorNotSupported);
 }
 
-cudaError_t cudaGetSymbolSize(size_t*, const void*) { return Note(cudaErrorNotSupported); }
+cudaError_t cudaGetSymbolSize(size_t*, const void*) { return Record(cudaErrorNotSupported); }
 
 cudaError_t cudaMemcpyToSymbol(const void*, const void*, size_t, size_t, cudaMemcpyKind) {
-  return Note(cudaErrorNotSupported);
+  return Record(cudaErrorNotSupported);
 }
 
 cudaError_t cudaMemcpyFromSymbol(void*, const void*, size_t, size_t, cudaMemcpyKind) {
-  return Note(cudaErrorNotSupported);
+  return Record(cudaErrorNotSupported);
 }

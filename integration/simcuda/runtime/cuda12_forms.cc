@@ -60,12 +60,12 @@ cudaError_t cudaGraphNodeGetDependencies_v2(cudaGraphNode_t node, cudaGraphNode_
 
 cudaError_t cudaGraphAddNode(cudaGraphNode_t*, cudaGraph_t, const cudaGraphNode_t*, size_t,
                              cudaGraphNodeParams*) {
-  return simcuda::Note(cudaErrorNotSupported);
+  return simcuda::Record(cudaErrorNotSupported);
 }
 
 cudaError_t cudaGraphAddNode_v2(cudaGraphNode_t*, cudaGraph_t, const cudaGraphNode_t*,
                                 const cudaGraphEdgeData*, size_t, cudaGraphNodeParams*) {
-  return simcuda::Note(cudaErrorNotSupported);
+  return simcuda::Record(cudaErrorNotSupported);
 }
 
 // ---- With the number of the copy that failed.

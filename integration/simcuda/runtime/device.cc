@@ -57,7 +57,7 @@ using simcuda::WithContext;
 using simcuda::WithDriver;
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  if (count == nullptr) return simcuda::Note(cudaErrorInvalidValue);
+  if (count == nullptr) return simcuda::Record(cudaErrorInvalidValue);
   *count = 0;
   const cudaError_t error = WithDriver([&](const DriverTable& driver) {
     const cudaError_t counted = simcuda::ToRuntimeError(driver.DeviceGetCount(count));
@@ -68,7 +68,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int device) {
-  if (prop == nullptr) return simcuda::Note(cudaErrorInvalidValue);
+  if (prop == nullptr) return simcuda::Record(cudaErrorInvalidValue);
   return WithDriver([&](const DriverTable& driver) {
     CUdevice handle = 0;
     const CUresult result = driver.DeviceGet(&handle, device);
@@ -90,7 +90,7 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 cudaError_t cudaInitDevice(int device, unsigned int flags, unsigned int) {
-  if (flags != 0) return simcuda::Note(cudaErrorInvalidValue);
+  if (flags != 0) return simcuda::Record(cudaErrorInvalidValue);
   return WithDriver([&](const DriverTable& driver) {
     CUcontext context = nullptr;
     return simcuda::PrimaryContext(driver, device, &context);
@@ -98,7 +98,7 @@ cudaError_t cudaInitDevice(int device, unsigned int flags, unsigned int) {
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  if (device == nullptr) return simcuda::Note(cudaErrorInvalidValue);
+  if (device == nullptr) return simcuda::Record(cudaErrorInvalidValue);
   return WithDriver([&](const DriverTable& driver) {
     CUcontext current = nullptr;
     const CUresult result = driver.CtxGetCurrent(&current);
@@ -176,16 +176,16 @@ cudaError_t cudaDeviceDisablePeerAccess(int peer_device) {
 }
 
 cudaError_t cudaRuntimeGetVersion(int* version) {
-  if (version == nullptr) return simcuda::Note(cudaErrorInvalidValue);
+  if (version == nullptr) return simcuda::Record(cudaErrorInvalidValue);
   *version = CUDART_VERSION;
   return cudaSuccess;
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
-  if (version == nullptr) return simcuda::Note(cudaErrorInvalidValue);
+  if (version == nullptr) return simcuda::Record(cudaErrorInvalidValue);
   // The one query that works without cuInit; 0 means that there is no driver.
   *version = 0;
   const DriverTable* driver = simcuda::LoadedDriver();
   return driver == nullptr ? cudaSuccess
-                           : simcuda::Note(simcuda::ToRuntimeError(driver->DriverGetVersion(version)));
+                           : simcuda::Record(simcuda::ToRuntimeError(driver->DriverGetVersion(version)));
 }

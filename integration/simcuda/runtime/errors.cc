@@ -47,12 +47,12 @@ cudaError_t ToRuntimeError(CUresult result) {
   return FindError(error) != nullptr ? error : cudaErrorUnknown;
 }
 
-cudaError_t Note(cudaError_t error) {
+cudaError_t Record(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
   return error;
 }
 
-int NoteNotSupported() { return Note(cudaErrorNotSupported); }
+int RecordNotSupported() { return Record(cudaErrorNotSupported); }
 
 }  // namespace simcuda
 

@@ -14,7 +14,7 @@ inline cudaError_t ToRuntimeError(cudaError_t error) { return error; }
 
 // Remembers a failure as this thread's last error and hands the code on. Every entry point returns through
 // it.
-cudaError_t Note(cudaError_t error);
+cudaError_t Record(cudaError_t error);
 
 }  // namespace simcuda
 

@@ -3,7 +3,7 @@
 #include "integration/simcuda/runtime/context.h"
 
 using simcuda::DriverTable;
-using simcuda::Note;
+using simcuda::Record;
 using simcuda::WithContext;
 using simcuda::WithDriver;
 
@@ -20,7 +20,7 @@ const CUgraphEdgeData* Edges(const cudaGraphEdgeData* edges) {
 }  // namespace
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  if (status == nullptr) return Note(cudaErrorInvalidValue);
+  if (status == nullptr) return Record(cudaErrorInvalidValue);
   return WithContext([&](const DriverTable& driver) {
     CUstreamCaptureStatus answer = CU_STREAM_CAPTURE_STATUS_NONE;
     const CUresult result = driver.StreamIsCapturing(stream, &answer);
@@ -34,7 +34,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
                                      unsigned long long* id, cudaGraph_t* graph,
                                      const cudaGraphNode_t** dependencies, const cudaGraphEdgeData** edges,
                                      size_t* dependency_count) {
-  if (status == nullptr) return Note(cudaErrorInvalidValue);
+  if (status == nullptr) return Record(cudaErrorInvalidValue);
   return WithContext([&](const DriverTable& driver) {
     CUstreamCaptureStatus answer = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t capture = 0;
@@ -75,7 +75,7 @@ cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNo
 }
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  if (mode == nullptr) return Note(cudaErrorInvalidValue);
+  if (mode == nullptr) return Record(cudaErrorInvalidValue);
   return WithDriver([&](const DriverTable& driver) {
     auto exchanged = static_cast<CUstreamCaptureMode>(*mode);
     const CUresult result = driver.ThreadExchangeStreamCaptureMode(&exchanged);
@@ -139,7 +139,7 @@ cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle* handle,
 cudaError_t cudaGraphAddNode(cudaGraphNode_t*, cudaGraph_t, const cudaGraphNode_t*, const cudaGraphEdgeData*,
                              size_t, cudaGraphNodeParams*) {
   // The node's parameters would have to be translated type by type; nothing here makes graphs by hand.
-  return Note(cudaErrorNotSupported);
+  return Record(cudaErrorNotSupported);
 }
 
 cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned int count,

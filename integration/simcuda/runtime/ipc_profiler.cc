@@ -4,7 +4,7 @@
 #include "integration/simcuda/runtime/context.h"
 
 using simcuda::DriverTable;
-using simcuda::Note;
+using simcuda::Record;
 using simcuda::WithContext;
 
 namespace {

@@ -9,7 +9,7 @@
 #include "integration/simcuda/runtime/twins.h"
 
 using simcuda::DriverTable;
-using simcuda::Note;
+using simcuda::Record;
 using simcuda::WithContext;
 using simcuda::WithDriver;
 
@@ -96,7 +96,7 @@ int PlainOccupancy(const DriverTable& driver, CUdevice device, int block_size, s
 
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes, CUstream_st* stream) {
   if (call_stack.depth == kDeepestCall) {
-    Note(cudaErrorInvalidConfiguration);
+    Record(cudaErrorInvalidConfiguration);
     return 1;  // the caller then skips its launch
   }
   call_stack.at(call_stack.depth++) = CallConfiguration{grid, block, shared_bytes, stream};
@@ -104,7 +104,7 @@ unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
 }
 
 cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_bytes, void* stream) {
-  if (call_stack.depth == 0) return Note(cudaErrorMissingConfiguration);
+  if (call_stack.depth == 0) return Record(cudaErrorMissingConfiguration);
   const CallConfiguration& call = call_stack.at(--call_stack.depth);
   *grid = call.grid;
   *block = call.block;
@@ -114,9 +114,9 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_b
 }
 
 cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* host_function) {
-  if (kernel == nullptr) return Note(cudaErrorInvalidValue);
+  if (kernel == nullptr) return Record(cudaErrorInvalidValue);
   *kernel = reinterpret_cast<cudaKernel_t>(simcuda::KernelRegistry::Get().Find(host_function));
-  return *kernel != nullptr ? cudaSuccess : Note(cudaErrorInvalidDeviceFunction);
+  return *kernel != nullptr ? cudaSuccess : Record(cudaErrorInvalidDeviceFunction);
 }
 
 cudaError_t cudaGetKernel(cudaKernel_t* kernel, const void* host_function) {
@@ -124,7 +124,7 @@ cudaError_t cudaGetKernel(cudaKernel_t* kernel, const void* host_function) {
 }
 
 cudaError_t cudaGetFuncBySymbol(cudaFunction_t* function, const void* host_function) {
-  if (function == nullptr) return Note(cudaErrorInvalidValue);
+  if (function == nullptr) return Record(cudaErrorInvalidValue);
   return WithContext([&](const DriverTable& driver) {
     // What the runtime launches is a kernel of the driver; a cudaFunction_t is a function, of the current context.
     const CUfunction kernel = Resolve(driver, host_function);
@@ -156,7 +156,7 @@ cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3 grid, dim3 bloc
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void** args) {
   static_assert(sizeof(cudaLaunchAttribute) == sizeof(CUlaunchAttribute));
-  if (config == nullptr) return Note(cudaErrorInvalidValue);
+  if (config == nullptr) return Record(cudaErrorInvalidValue);
   return WithContext([&](const DriverTable& driver) {
     const CUfunction function = Resolve(driver, kernel);
     if (function == nullptr) return cudaErrorInvalidDeviceFunction;
@@ -176,7 +176,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* ke
 }
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
-  if (attributes == nullptr) return Note(cudaErrorInvalidValue);
+  if (attributes == nullptr) return Record(cudaErrorInvalidValue);
   return WithContext([&](const DriverTable& driver) {
     if (!IsKnownKernel(kernel)) return cudaErrorInvalidDeviceFunction;
     CUdevice device = 0;
@@ -202,7 +202,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* kernel,
                                                                    int block_size, size_t shared_bytes,
                                                                    unsigned int) {
-  if (blocks == nullptr || block_size <= 0) return Note(cudaErrorInvalidValue);
+  if (blocks == nullptr || block_size <= 0) return Record(cudaErrorInvalidValue);
   return WithContext([&](const DriverTable& driver) {
     if (!IsKnownKernel(kernel)) return cudaErrorInvalidDeviceFunction;
     CUdevice device = 0;

@@ -7,7 +7,7 @@
 #include "integration/simcuda/runtime/driver_kernels.h"
 
 using simcuda::DriverTable;
-using simcuda::Note;
+using simcuda::Record;
 using simcuda::WithDriver;
 
 namespace {
@@ -24,7 +24,7 @@ DriverKernels& Kernels() {
 
 cudaError_t EntryPoint(const char* symbol, void** function, unsigned int version, unsigned long long flags,
                        cudaDriverEntryPointQueryResult* status) {
-  if (symbol == nullptr || function == nullptr) return Note(cudaErrorInvalidValue);
+  if (symbol == nullptr || function == nullptr) return Record(cudaErrorInvalidValue);
   *function = nullptr;
   return WithDriver([&](const DriverTable& driver) {
     CUdriverProcAddressQueryResult why = CU_GET_PROC_ADDRESS_SUCCESS;
@@ -67,7 +67,7 @@ cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
 }
 
 cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name) {
-  if (kernel == nullptr) return Note(cudaErrorInvalidValue);
+  if (kernel == nullptr) return Record(cudaErrorInvalidValue);
   return WithDriver([&](const DriverTable& driver) {
     const CUresult result = driver.LibraryGetKernel(kernel, library, name);
     if (result == CUDA_SUCCESS) {

@@ -5,7 +5,7 @@
 #include "integration/simcuda/runtime/context.h"
 
 using simcuda::DriverTable;
-using simcuda::Note;
+using simcuda::Record;
 using simcuda::WithContext;
 using simcuda::WithDriver;
 
@@ -16,7 +16,7 @@ CUdeviceptr AddressOf(const void* pointer) { return reinterpret_cast<CUdeviceptr
 CUdeviceptr* AddressOut(void** pointer) { return reinterpret_cast<CUdeviceptr*>(pointer); }
 
 cudaError_t AllocateHost(void** host, size_t size, unsigned int flags) {
-  if (host == nullptr) return Note(cudaErrorInvalidValue);
+  if (host == nullptr) return Record(cudaErrorInvalidValue);
   *host = nullptr;
   return WithContext([&](const DriverTable& driver) {
     return size == 0 ? CUDA_SUCCESS : driver.MemHostAlloc(host, size, flags);
@@ -64,7 +64,7 @@ CUresult FillPointerAttributes(const DriverTable& driver, const void* pointer,
 }  // namespace
 
 cudaError_t cudaMalloc(void** device_pointer, size_t size) {
-  if (device_pointer == nullptr) return Note(cudaErrorInvalidValue);
+  if (device_pointer == nullptr) return Record(cudaErrorInvalidValue);
   *device_pointer = nullptr;
   return WithContext([&](const DriverTable& driver) {
     return size == 0 ? CUDA_SUCCESS : driver.MemAlloc(AddressOut(device_pointer), size);
@@ -79,7 +79,7 @@ cudaError_t cudaFree(void* device_pointer) {
 }
 
 cudaError_t cudaMallocManaged(void** device_pointer, size_t size, unsigned int flags) {
-  if (device_pointer == nullptr || size == 0) return Note(cudaErrorInvalidValue);
+  if (device_pointer == nullptr || size == 0) return Record(cudaErrorInvalidValue);
   return WithContext([&](const DriverTable& driver) {
     return driver.MemAllocManaged(AddressOut(device_pointer), size, flags);
   });
@@ -119,13 +119,13 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
-  if (attributes == nullptr) return Note(cudaErrorInvalidValue);
+  if (attributes == nullptr) return Record(cudaErrorInvalidValue);
   return WithContext(
       [&](const DriverTable& driver) { return FillPointerAttributes(driver, pointer, attributes); });
 }
 
 cudaError_t cudaMallocAsync(void** device_pointer, size_t size, cudaStream_t stream) {
-  if (device_pointer == nullptr) return Note(cudaErrorInvalidValue);
+  if (device_pointer == nullptr) return Record(cudaErrorInvalidValue);
   return WithContext([&](const DriverTable& driver) {
     return driver.MemAllocAsync(AddressOut(device_pointer), size, stream);
   });

@@ -3,6 +3,6 @@
 #include "integration/simcuda/runtime/not_supported.h"
 
 #define NOT_SUPPORTED(name) \
-  extern "C" __attribute__((visibility("default"))) int name() { return simcuda::NoteNotSupported(); }
+  extern "C" __attribute__((visibility("default"))) int name() { return simcuda::RecordNotSupported(); }
 #include "integration/simcuda/runtime/not_supported.def"
 #undef NOT_SUPPORTED

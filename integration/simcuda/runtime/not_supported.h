@@ -6,7 +6,7 @@
 namespace simcuda {
 
 // Records cudaErrorNotSupported as this thread's last error and returns its number. Thread-safe.
-int NoteNotSupported();
+int RecordNotSupported();
 
 }  // namespace simcuda
 

@@ -4,7 +4,7 @@
 #include "integration/simcuda/runtime/context.h"
 
 using simcuda::DriverTable;
-using simcuda::Note;
+using simcuda::Record;
 using simcuda::WithContext;
 
 namespace {
@@ -28,12 +28,12 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
-  if (stream == nullptr) return Note(cudaErrorInvalidValue);
+  if (stream == nullptr) return Record(cudaErrorInvalidValue);
   return WithContext([&](const DriverTable& driver) { return driver.StreamCreate(stream, flags); });
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int priority) {
-  if (stream == nullptr) return Note(cudaErrorInvalidValue);
+  if (stream == nullptr) return Record(cudaErrorInvalidValue);
   return WithContext(
       [&](const DriverTable& driver) { return driver.StreamCreateWithPriority(stream, flags, priority); });
 }
@@ -63,14 +63,14 @@ cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int* flags) {
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* user_data) {
-  if (function == nullptr) return Note(cudaErrorInvalidValue);
+  if (function == nullptr) return Record(cudaErrorInvalidValue);
   return WithContext(
       [&](const DriverTable& driver) { return driver.LaunchHostFunc(stream, function, user_data); });
 }
 
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function, void* user_data,
                                   unsigned int flags) {
-  if (function == nullptr) return Note(cudaErrorInvalidValue);
+  if (function == nullptr) return Record(cudaErrorInvalidValue);
   return WithContext([&](const DriverTable& driver) {
     auto* callback = new (std::nothrow) StreamCallback{function, user_data};
     if (callback == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -83,7 +83,7 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t func
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
-  if (event == nullptr) return Note(cudaErrorInvalidValue);
+  if (event == nullptr) return Record(cudaErrorInvalidValue);
   return WithContext([&](const DriverTable& driver) { return driver.EventCreate(event, flags); });
 }
 

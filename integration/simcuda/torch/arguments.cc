@@ -129,13 +129,13 @@ class Describer {
     } else {
       Put(static_cast<int64_t>(generic.size()));
       for (const c10::IValue& element : generic) {
-        if (element.isTensor() && element.toTensor().defined()) NoteMask(element.toTensor());
+        if (element.isTensor() && element.toTensor().defined()) RecordMask(element.toTensor());
         Argument(element, argument);
       }
     }
   }
 
-  void NoteMask(const at::Tensor& tensor) {
+  void RecordMask(const at::Tensor& tensor) {
     if (tensor.scalar_type() == at::kBool || tensor.scalar_type() == at::kByte) out_.has_mask = true;
   }
 

@@ -98,7 +98,7 @@ std::vector<ArgumentChange> FindChanges(const std::vector<at::Tensor>& written,
 
 // Valid as long as `aliases`; its numbers are those of arguments that still live.
 LaunchParameters ParametersOf(const AliasSet& aliases) {
-  const bool lists = aliases.addresses().size() > kMostAddressesOfOne;
+  const bool lists = aliases.addresses().size() > kMaxAddressesOfOne;
   return {aliases.addresses(), NumberWords(aliases.tensors(), lists)};
 }
 

@@ -66,12 +66,12 @@ void ReleaseQueuedWork(void** params) { delete HolderIn(params); }
 // Forms grow in classes, so that a list op of changing length does not register a function for every length.
 constexpr size_t kStep = 16;
 size_t SizeClass(size_t addresses) {
-  if (addresses <= kMostAddressesOfOne) return addresses;
-  return kMostAddressesOfOne + (addresses - kMostAddressesOfOne + kStep - 1) / kStep;
+  if (addresses <= kMaxAddressesOfOne) return addresses;
+  return kMaxAddressesOfOne + (addresses - kMaxAddressesOfOne + kStep - 1) / kStep;
 }
 size_t ClassCapacity(size_t size_class) {
-  if (size_class <= kMostAddressesOfOne) return size_class;
-  return kMostAddressesOfOne + (size_class - kMostAddressesOfOne) * kStep;
+  if (size_class <= kMaxAddressesOfOne) return size_class;
+  return kMaxAddressesOfOne + (size_class - kMaxAddressesOfOne) * kStep;
 }
 
 void CheckDriver(CUresult result, const char* function, uint32_t line) {

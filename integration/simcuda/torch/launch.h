@@ -49,7 +49,7 @@ struct LaunchParameters {
 };
 
 // The most addresses of a kernel that works on no lists of tensors.
-inline constexpr size_t kMostAddressesOfOne = 16;
+inline constexpr size_t kMaxAddressesOfOne = 16;
 
 // Enqueues `work` on `stream` as one launch of `name`. The stream's device must be current. Throws (PyTorch's
 // CUDA error) if the driver refuses; `work` never runs then. It is released after its run, or with the last

@@ -124,7 +124,7 @@ TEST(ContentHashTest, PartsAddUpInAnyOrder) {
 TEST(ContentHashTest, GridsFollowTheSize) {
   EXPECT_EQ(content_hash::BlocksFor(4096), 1u);
   EXPECT_EQ(content_hash::BlocksFor(64 << 10), 2u);
-  EXPECT_EQ(content_hash::BlocksFor(uint64_t{1} << 40), content_hash::kMostBlocks);
+  EXPECT_EQ(content_hash::BlocksFor(uint64_t{1} << 40), content_hash::kMaxBlocks);
 }
 
 // ---- Against NVRTC. It needs no GPU; machines without PyTorch's CUDA libraries skip.
@@ -137,7 +137,7 @@ std::string SourceText(const char* name) {
 
 absl::StatusOr<std::string> PtxOf(const Nvrtc& nvrtc, const std::string& source) {
   return nvrtc.CompileToPtx(source, "content_hash.def", SourceText("content_hash.def"),
-                            content_hash::kLeastCapability);
+                            content_hash::kMinCapability);
 }
 
 // Up to the instructions: which release made it, and for which version of PTX, may differ.

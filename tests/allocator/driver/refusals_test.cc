@@ -19,15 +19,15 @@ TEST(RefusalsTest, WordsAreTheThreadsAndTheLatestAreEverybodys) {
   Refusals refusals;
   EXPECT_STREQ(refusals.OfThisThread(), "");
   EXPECT_EQ(refusals.Latest(), "");
-  refusals.Note(absl::ResourceExhaustedError("first"));
+  refusals.Record(absl::ResourceExhaustedError("first"));
   std::thread([&] {
     EXPECT_STREQ(refusals.OfThisThread(), "");
-    refusals.NoteCall(absl::InternalError("second"));
+    refusals.RecordCall(absl::InternalError("second"));
     EXPECT_STREQ(refusals.OfThisThread(), "second");
   }).join();
   EXPECT_STREQ(refusals.OfThisThread(), "first");
   EXPECT_EQ(refusals.Latest(), "second");
-  refusals.Note(absl::OkStatus());
+  refusals.Record(absl::OkStatus());
   EXPECT_STREQ(refusals.OfThisThread(), "first");
   refusals.Forget();
   EXPECT_STREQ(refusals.OfThisThread(), "");
@@ -36,17 +36,17 @@ TEST(RefusalsTest, WordsAreTheThreadsAndTheLatestAreEverybodys) {
 
 TEST(RefusalsTest, OnlyACallIsTakenAndOnlyOnce) {
   Refusals refusals;
-  refusals.Note(absl::ResourceExhaustedError("an allocation"));
+  refusals.Record(absl::ResourceExhaustedError("an allocation"));
   EXPECT_FALSE(refusals.TakeCall());
-  refusals.NoteCall(absl::ResourceExhaustedError("a launch"));
+  refusals.RecordCall(absl::ResourceExhaustedError("a launch"));
   std::thread([&] { EXPECT_FALSE(refusals.TakeCall()); }).join();
   EXPECT_TRUE(refusals.TakeCall());
   EXPECT_STREQ(refusals.OfThisThread(), "a launch");
   EXPECT_FALSE(refusals.TakeCall());
   for (const bool by_note : {true, false}) {
-    refusals.NoteCall(absl::ResourceExhaustedError("a launch"));
+    refusals.RecordCall(absl::ResourceExhaustedError("a launch"));
     if (by_note) {
-      refusals.Note(absl::ResourceExhaustedError("an allocation"));
+      refusals.Record(absl::ResourceExhaustedError("an allocation"));
     } else {
       refusals.Forget();
     }
@@ -57,28 +57,28 @@ TEST(RefusalsTest, OnlyACallIsTakenAndOnlyOnce) {
 TEST(RefusalsTest, TheListenerHearsOfCallsAlone) {
   Refusals refusals;
   heard = 0;
-  refusals.NoteCall(absl::ResourceExhaustedError("before"));
+  refusals.RecordCall(absl::ResourceExhaustedError("before"));
   refusals.SetListener(&Hear);
-  refusals.Note(absl::ResourceExhaustedError("an allocation"));
+  refusals.Record(absl::ResourceExhaustedError("an allocation"));
   EXPECT_EQ(heard, 0);
-  refusals.NoteCall(absl::ResourceExhaustedError("a launch"));
+  refusals.RecordCall(absl::ResourceExhaustedError("a launch"));
   EXPECT_EQ(heard, 1);
   refusals.SetListener(nullptr);
-  refusals.NoteCall(absl::ResourceExhaustedError("a launch"));
+  refusals.RecordCall(absl::ResourceExhaustedError("a launch"));
   EXPECT_EQ(heard, 1);
 }
 
 TEST(RefusalsTest, OurNameIsLeftToWhoeverShowsTheWords) {
   Refusals refusals;
-  refusals.Note(absl::ResourceExhaustedError("Spillway: no memory"));
+  refusals.Record(absl::ResourceExhaustedError("Spillway: no memory"));
   EXPECT_STREQ(refusals.OfThisThread(), "no memory");
   EXPECT_EQ(refusals.Latest(), "no memory");
 }
 
 TEST(RefusalsTest, ALongTextIsCut) {
   Refusals refusals;
-  refusals.Note(absl::ResourceExhaustedError(std::string(5000, 'x')));
-  EXPECT_EQ(std::string(refusals.OfThisThread()), std::string(Refusals::kMostWords - 1, 'x'));
+  refusals.Record(absl::ResourceExhaustedError(std::string(5000, 'x')));
+  EXPECT_EQ(std::string(refusals.OfThisThread()), std::string(Refusals::kMaxTextBytes - 1, 'x'));
   EXPECT_EQ(refusals.Latest().size(), 5000u);
 }
 
@@ -86,7 +86,7 @@ TEST(RefusalsTest, TwoObjectsDoNotMixTheirWords) {
   Refusals one;
   {
     Refusals other;
-    other.NoteCall(absl::ResourceExhaustedError("other's"));
+    other.RecordCall(absl::ResourceExhaustedError("other's"));
     EXPECT_STREQ(one.OfThisThread(), "");
     EXPECT_FALSE(one.TakeCall());
   }

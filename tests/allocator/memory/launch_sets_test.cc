@@ -35,7 +35,7 @@ class LaunchSetsTest : public testing::Test {
   void Launch(const std::vector<BlockId>& ids) {
     std::vector<LaunchSets::Member> named;
     for (const BlockId id : ids) named.push_back(blocks_.at(id.index()));
-    sets_.Note(named);
+    sets_.Record(named);
   }
   void Check() {
     sets_.CheckInvariants([this](BlockId id) { return blocks_.at(id.index()); });

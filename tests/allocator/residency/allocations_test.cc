@@ -224,7 +224,7 @@ CUresult HeldRelease(CUmemGenericAllocationHandle handle) {
   --releases_under_way;
   return result;
 }
-void CountLooksForExternal(const char* point) {
+void CountScansForExternal(const char* point) {
   looks_for_external += std::strcmp(point, "external.looks") == 0;
 }
 
@@ -236,7 +236,7 @@ TEST(AllocationsTest, ExternalMemoryWaitsForWhatIsOnItsWayToTheDriver) {
   setup.driver = &driver;
   CoreDevice device(setup);
   thread_that_waits = std::this_thread::get_id();
-  delay_function.store(&CountLooksForExternal);
+  delay_function.store(&CountScansForExternal);
   for (int round = 0; round < 20; ++round) {
     std::vector<CUdeviceptr> blocks;
     for (int i = 0; i < 6; ++i) blocks.push_back(Filled(device, i + 1));

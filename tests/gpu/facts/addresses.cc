@@ -145,9 +145,9 @@ Json TwoMappings(const FactSetup& setup) {
   const Gpu& gpu = Gpu::Get();
   Comparison comparison;
   const TwoAddresses memory;
-  Json figures = {{"second_map", static_cast<int>(memory.map_again)},
+  Json metrics = {{"second_map", static_cast<int>(memory.map_again)},
                   {"read_only_access", static_cast<int>(memory.read_only)}};
-  if (memory.map_again != CUDA_SUCCESS || memory.read_only != CUDA_SUCCESS) return figures;
+  if (memory.map_again != CUDA_SUCCESS || memory.read_only != CUDA_SUCCESS) return metrics;
   const CUstream stream = gpu.NewStream();
   gpu.Fill(stream, memory.first, kChunk, 7);
   gpu.Must(gpu.driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
@@ -159,16 +159,16 @@ Json TwoMappings(const FactSetup& setup) {
     const CUresult launched =
         gpu.launch_kernel(gpu.fill(), 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr);
     const CUresult ended = gpu.driver().cuStreamSynchronize(stream);
-    figures["write"] = {{"launch", static_cast<int>(launched)}, {"synchronize", static_cast<int>(ended)}};
-    if (ended == CUDA_SUCCESS) figures["write"]["took_effect"] = comparison.Differences(memory.first, 8) == 0;
-    return figures;
+    metrics["write"] = {{"launch", static_cast<int>(launched)}, {"synchronize", static_cast<int>(ended)}};
+    if (ended == CUDA_SUCCESS) metrics["write"]["took_effect"] = comparison.Differences(memory.first, 8) == 0;
+    return metrics;
   }
-  figures["differences_first"] = comparison.Differences(memory.first, 7);
-  figures["differences_second"] = comparison.Differences(memory.second, 7);
+  metrics["differences_first"] = comparison.Differences(memory.first, 7);
+  metrics["differences_second"] = comparison.Differences(memory.second, 7);
   // A mapping of its own outlives the other.
-  figures["unmap_first"] = static_cast<int>(gpu.driver().cuMemUnmap(memory.first, kChunk));
-  figures["differences_second_alone"] = comparison.Differences(memory.second, 7);
-  return figures;
+  metrics["unmap_first"] = static_cast<int>(gpu.driver().cuMemUnmap(memory.first, kChunk));
+  metrics["differences_second_alone"] = comparison.Differences(memory.second, 7);
+  return metrics;
 }
 
 Json Reservations(const FactSetup&) {

@@ -63,14 +63,14 @@ Json ParameterLayouts(const FactSetup&) {
   const Gpu& gpu = Gpu::Get();
   const auto load = GPU_FUNCTION(cuLibraryLoadData);
   const auto find = GPU_FUNCTION(cuLibraryGetKernel);
-  Json figures = {{"function", Layout(gpu.fill(), GPU_FUNCTION(cuFuncGetParamInfo))}};
+  Json metrics = {{"function", Layout(gpu.fill(), GPU_FUNCTION(cuFuncGetParamInfo))}};
   CUlibrary library = nullptr;
   CUkernel kernel = nullptr;
-  if (load == nullptr || find == nullptr) return figures;
+  if (load == nullptr || find == nullptr) return metrics;
   gpu.Must(load(&library, gpu.code(), nullptr, nullptr, 0, nullptr, nullptr, 0), "cuLibraryLoadData");
   gpu.Must(find(&kernel, library, "spillway_fill"), "cuLibraryGetKernel");
-  figures["kernel"] = Layout(kernel, GPU_FUNCTION(cuKernelGetParamInfo));
-  return figures;
+  metrics["kernel"] = Layout(kernel, GPU_FUNCTION(cuKernelGetParamInfo));
+  return metrics;
 }
 
 Json HashCost(const FactSetup& setup) {

@@ -40,18 +40,18 @@ int Run(int argc, char** argv) {
     for (const std::string& name : listed->second()) std::printf("%s\n", name.c_str());
     return 0;
   }
-  Json figures = Json::object();
+  Json metrics = Json::object();
   for (const std::string& fact : asked) {
     const auto found = facts.find(fact);
     if (found == facts.end()) {
       std::fprintf(stderr, "%s: there is no such fact; see --help\n", fact.c_str());
       return 2;
     }
-    figures[fact] = found->second(setup);
+    metrics[fact] = found->second(setup);
   }
-  if (figures.size() == 1) figures = Json(figures.begin().value());
+  if (metrics.size() == 1) metrics = Json(metrics.begin().value());
   // A driver's answer may be any bytes: a name that a wrong handle gave, say.
-  std::printf("RESULT %s\n", figures.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  std::printf("RESULT %s\n", metrics.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   return 0;
 }
 

@@ -129,7 +129,7 @@ int DirectRead(CUdeviceptr address) {
 
 Json HostHandle(const FactSetup& setup) {
   const uint64_t bytes = (setup.small ? 8 : 256) * kMiB;
-  Json figures = {{"bytes", bytes}};
+  Json metrics = {{"bytes", bytes}};
   for (const bool numa : {true, false}) {
     Swapped memory(bytes);
     Json answers = Json::object();
@@ -139,9 +139,9 @@ Json HostHandle(const FactSetup& setup) {
       answers["host_access"] = static_cast<int>(opened);
       if (opened == CUDA_SUCCESS) answers["direct_read_errno"] = DirectRead(memory.address());
     }
-    figures[numa ? "host_numa" : "host"] = answers;
+    metrics[numa ? "host_numa" : "host"] = answers;
   }
-  return figures;
+  return metrics;
 }
 
 }  // namespace spillway::gpu

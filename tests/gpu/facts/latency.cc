@@ -104,15 +104,15 @@ Json LaunchLatency(const FactSetup& setup) {
     std::unique_ptr<MemoryBound> kernel = busy ? std::make_unique<MemoryBound>(memory) : nullptr;
     std::unique_ptr<Remapping> remapping = handle != 0 ? std::make_unique<Remapping>(bytes, handle) : nullptr;
     const Clock::time_point start = Clock::now();
-    Json figures = Quantiles(TimeLaunches(count, setup.row_seconds));
+    Json metrics = Quantiles(TimeLaunches(count, setup.row_seconds));
     const double seconds = MicrosSince(start) / 1e6;
-    figures["launches_wanted"] = count;
-    figures["memory_bound_kernel"] = busy;
-    figures["remapped_bytes"] = bytes;
-    figures["handle_bytes"] = handle;
-    figures["remaps_per_second"] =
+    metrics["launches_wanted"] = count;
+    metrics["memory_bound_kernel"] = busy;
+    metrics["remapped_bytes"] = bytes;
+    metrics["handle_bytes"] = handle;
+    metrics["remaps_per_second"] =
         remapping == nullptr ? 0.0 : static_cast<double>(remapping->rounds()) / seconds;
-    rows.push_back(figures);
+    rows.push_back(metrics);
   };
   for (const bool busy : {false, true}) {
     row(busy, 0, 0);

@@ -172,13 +172,13 @@ Json Stalls(const FactSetup& setup) {
   const CUstream stream = gpu.NewStream();
   for (const auto& [name, wait] : kWaits) {
     if (setup.variant != name) continue;
-    Json figures = {{"busy_us", static_cast<double>(spin) / 1e3}};
+    Json metrics = {{"busy_us", static_cast<double>(spin) / 1e3}};
     for (const auto& [called, make] : kCalls) {
       gpu.Synchronize();
       Caller caller(make());
       const Inside inside = wait(stream, spin);
       const std::vector<Micros> micros = caller.Stop(inside);
-      figures[called] = {
+      metrics[called] = {
           {"inside_us", std::chrono::duration<Micros, std::micro>(inside.to - inside.from).count()},
           {"calls", micros.size()},
           {"p50_us", Quantile(micros, 0.5)},
@@ -186,7 +186,7 @@ Json Stalls(const FactSetup& setup) {
           {"longest_us", Quantile(micros, 1.0)}};
       gpu.Synchronize();
     }
-    return figures;
+    return metrics;
   }
   return {{"missing", setup.variant}};
 }

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "tests/integration/report/figures_helpers.h"
+#include "tests/integration/report/metrics_helpers.h"
 
 namespace spillway::integration {
 namespace {

@@ -25,7 +25,7 @@ WITHOUT_MEMORY = tuple(name for name in CALLS if name != "stats_json")
 SCRIPT = """
 import ctypes, json, os, sys
 import torch
-from spillway.figures import _engine_path
+from spillway.engine_api import _engine_path
 kind, most, names = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
 kept = [torch.ones(4 << 20, device="cuda") for _ in range(3)]
 torch.cuda.synchronize()
@@ -54,7 +54,7 @@ os._exit(0)  # what a call has left half done is not this test's matter
 START_SCRIPT = """
 import ctypes, json, os, sys
 import torch
-from spillway.figures import _engine_path
+from spillway.engine_api import _engine_path
 torch.cuda.init()
 faults = ctypes.PyDLL(None)  # preloaded
 faults.refuse_thread(int(sys.argv[1]))

@@ -10,7 +10,7 @@
 #include "integration/hooks/hook_rows.h"
 #include "tests/integration/hooks/fake_residency.h"
 #include "tests/integration/hooks/made_up_handles.h"
-#include "tests/integration/report/figures_helpers.h"
+#include "tests/integration/report/metrics_helpers.h"
 
 namespace spillway::integration {
 namespace {
@@ -57,7 +57,7 @@ class JobProfileTest : public ReportFileTest {
   }
   uint64_t Launch(int handle, const std::string& name) {
     queries_.names[Handle(handle)] = name;
-    functions_.NoteFunction(static_cast<CUfunction>(Handle(handle)), nullptr);
+    functions_.RecordFunction(static_cast<CUfunction>(Handle(handle)), nullptr);
     return functions_.Find(Handle(handle))->tag;
   }
   // What the next run of the same user begins with.
@@ -82,8 +82,8 @@ class JobProfileTest : public ReportFileTest {
 TEST_F(JobProfileTest, TheNextRunKnowsWhatThisOneHasLearnt) {
   profile_.Begin(kKey, {"/drive"});
   const policy::LaunchForm form{Launch(1, "_Z4copyPfPKf"), 2};
-  residency_->facts.Note(form, 0, true);
-  for (int look = 0; look < 3; ++look) residency_->facts.Note(form, 1, false);
+  residency_->facts.Record(form, 0, true);
+  for (int look = 0; look < 3; ++look) residency_->facts.Record(form, 1, false);
   residency_->stats.host_in_rate = 50e9;
   residency_->stats.disk_out_rate = 3e9;
   profile_.Keep(0);
@@ -132,7 +132,7 @@ TEST_F(JobProfileTest, HandlesAndGraphsAreNotKept) {
   const uint64_t graphs = RowTraits<Row::cuGraphLaunch>::kInfo.tag;
   const uint64_t copy = RowTraits<Row::cuMemcpyDtoDAsync_v2>::kInfo.tag;
   for (const uint64_t tag : {Launch(1, ""), graphs, graphs ^ 77, uint64_t{123}, copy})
-    residency_->facts.Note({tag, 1}, 0, true);
+    residency_->facts.Record({tag, 1}, 0, true);
   profile_.Keep(1);
   EXPECT_THAT(ReadProfile(path_)->writes, UnorderedElementsAre(FormFacts{{copy, 1}, 0, 1}));
 }
@@ -153,7 +153,7 @@ TEST_F(JobProfileTest, WhatOneRunKnewIsHandedOn) {
   profile_.Begin(kKey, {});
   profile_.Writes(0, residency_);
   const policy::LaunchForm form{Launch(1, "_Z5otherPf"), 1};
-  residency_->facts.Note(form, 0, true);
+  residency_->facts.Record(form, 0, true);
   profile_.Keep(1);
   const auto writes = ReadProfile(path_)->writes;
   ASSERT_EQ(writes.size(), 3u);

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tests/fakes/variable.h"
-#include "tests/integration/report/figures_helpers.h"
+#include "tests/integration/report/metrics_helpers.h"
 
 namespace spillway::integration {
 namespace {
@@ -62,7 +62,7 @@ TEST_F(ProfileFileTest, WhatIsDamagedIsNamed) {
   const absl::Status status = ReadProfile(path_).status();
   EXPECT_TRUE(absl::IsDataLoss(status));
   EXPECT_THAT(status.message(), HasSubstr(path_ + ": its checksum is wrong"));
-  std::ofstream(path_, std::ios::app) << std::string(kMostProfileBytes, 'x');
+  std::ofstream(path_, std::ios::app) << std::string(kMaxProfileBytes, 'x');
   EXPECT_THAT(ReadProfile(path_).status().message(), HasSubstr("larger than 64 KiB"));
 }
 

@@ -16,7 +16,7 @@
 
 #include "tests/fakes/thread_state.h"
 #include "tests/fakes/wait_until.h"
-#include "tests/integration/report/figures_helpers.h"
+#include "tests/integration/report/metrics_helpers.h"
 
 namespace spillway::integration {
 namespace {
@@ -64,7 +64,7 @@ TEST_F(ReporterTest, AFileThatTakesLongIsWaitedForUntilTheDeadline) {
   Reporter::Options options;
   options.least_finish = std::chrono::milliseconds(0);
   std::atomic<bool> written{false}, finished{false};
-  options.writers.push_back([&, job = ::gettid()](const Figures&, bool ended) {
+  options.writers.push_back([&, job = ::gettid()](const Metrics&, bool ended) {
     if (!ended) return;
     EXPECT_TRUE(tests::WaitUntil([&] { return finished.load() || tests::ThreadWaits(job); }));
     written.store(true);
@@ -88,7 +88,7 @@ TEST_F(ReporterTest, AWritingThatIsCutOffIsReported) {
   LeftToItself& left = *all.emplace_back(std::make_unique<LeftToItself>());
   Reporter::Options options = Patient();
   options.least_finish = std::chrono::milliseconds(1);
-  options.writers.push_back([&left](const Figures&, bool ended) {
+  options.writers.push_back([&left](const Metrics&, bool ended) {
     if (!ended) return;
     left.reached.store(true);
     left.reached.notify_one();
@@ -127,7 +127,7 @@ TEST_F(ReporterTest, WritesForTheFirstTimeSoon) {
   options.first = std::chrono::milliseconds(1);
   options.look = std::chrono::milliseconds(1);
   std::atomic<int> written{0};
-  options.writers.push_back([&written](const Figures&, bool ended) { written += ended ? 0 : 1; });
+  options.writers.push_back([&written](const Metrics&, bool ended) { written += ended ? 0 : 1; });
   std::atomic<int> collected{0};
   Reporter reporter(options, [&collected] {
     ++collected;
@@ -147,22 +147,22 @@ TEST_F(ReporterTest, TheEndOfTheProcessMakesNoIterationLonger) {
   std::atomic<bool> started{false}, ended{false};
   int iterations = 0;
   double seconds_at_end = 0;
-  options.writers.push_back([&](const Figures& figures, bool at_end) {
-    if (at_end) seconds_at_end = figures.devices.at(0).steady.iteration_seconds;
+  options.writers.push_back([&](const Metrics& metrics, bool at_end) {
+    if (at_end) seconds_at_end = metrics.devices.at(0).steady.iteration_seconds;
   });
   Reporter reporter(options, [&] {
     const bool last = ended.load();
     // The looks are this test's and the last one; what the reporter sees by itself in between is nothing.
     if (std::this_thread::get_id() != job && !last) {
       started.store(true);
-      return Figures();
+      return Metrics();
     }
-    Figures figures = TwoDevices();
-    figures.seconds = last ? 1000 : 2 * iterations;
-    figures.devices.resize(1);
-    figures.devices[0].plan_iteration_launches = 10;
-    figures.devices[0].stats.launches = 10 * iterations;
-    return figures;
+    Metrics metrics = TwoDevices();
+    metrics.seconds = last ? 1000 : 2 * iterations;
+    metrics.devices.resize(1);
+    metrics.devices[0].plan_iteration_launches = 10;
+    metrics.devices[0].stats.launches = 10 * iterations;
+    return metrics;
   });
   ASSERT_TRUE(tests::WaitUntil([&] { return started.load(); }));
   for (; iterations < 12; ++iterations) reporter.Collect();
@@ -173,19 +173,19 @@ TEST_F(ReporterTest, TheEndOfTheProcessMakesNoIterationLonger) {
 
 TEST(IterationRateTest, IsThatOfTheLastLooks) {
   IterationRate rate;
-  Figures figures;
-  figures.devices.push_back({});
-  figures.devices[0].plan_iteration_launches = 10;
+  Metrics metrics;
+  metrics.devices.push_back({});
+  metrics.devices[0].plan_iteration_launches = 10;
   const auto at = [&](double seconds, uint64_t launches) {
-    figures.seconds = seconds;
-    figures.devices[0].stats.launches = launches;
-    return rate.Update(figures);
+    metrics.seconds = seconds;
+    metrics.devices[0].stats.launches = launches;
+    return rate.Update(metrics);
   };
   EXPECT_EQ(at(0.5, 100), 0);                    // too short
   EXPECT_DOUBLE_EQ(at(10, 200), 2);              // 20 iterations in 10 s
   EXPECT_DOUBLE_EQ(at(20, 1200), 10);            // 100 iterations since the look before
   EXPECT_DOUBLE_EQ(at(20.5, 1300), 110 / 10.5);  // half a second is too short to forget that look
-  figures.devices[0].plan_iteration_launches = 0;
+  metrics.devices[0].plan_iteration_launches = 0;
   EXPECT_EQ(at(30, 2000), 0);
 }
 

@@ -186,26 +186,26 @@ TEST_F(StartCheckTest, AFileThatCannotBeUsedIsRefused) {
 
 // ---- Facts of the machine that the test runs on.
 
-class LookAtMachineTest : public StartCheckTest {
+class InspectMachineTest : public StartCheckTest {
  protected:
-  LookAtMachineTest() {
+  InspectMachineTest() {
     char name[] = "/var/tmp/spillway_start_XXXXXX";
     folder_ = ::mkdtemp(name);
   }
-  ~LookAtMachineTest() override { std::filesystem::remove_all(folder_); }
+  ~InspectMachineTest() override { std::filesystem::remove_all(folder_); }
 
   std::string Problem(const char* setting, const std::string& value) {
     values_[setting] = value;
-    const MachineFacts facts = LookAtMachine(Read());
+    const MachineFacts facts = InspectMachine(Read());
     return facts.files.empty() ? "" : facts.files.front().accepted;
   }
 
   std::string folder_;
 };
 
-TEST_F(LookAtMachineTest, AGoodDirectoryHasSpaceAndNothingIsLeftInIt) {
+TEST_F(InspectMachineTest, AGoodDirectoryHasSpaceAndNothingIsLeftInIt) {
   values_["dirs"] = folder_;
-  const MachineFacts facts = LookAtMachine(Read());
+  const MachineFacts facts = InspectMachine(Read());
   ASSERT_EQ(facts.directories.size(), 1u);
   EXPECT_EQ(facts.directories[0].problem, "");
   EXPECT_GT(facts.directories[0].total_bytes, facts.directories[0].free_bytes);
@@ -213,19 +213,19 @@ TEST_F(LookAtMachineTest, AGoodDirectoryHasSpaceAndNothingIsLeftInIt) {
   EXPECT_GT(facts.host.machine_bytes, 0u);
 }
 
-TEST_F(LookAtMachineTest, DirectoriesThatCannotHoldSpillFilesSaySo) {
+TEST_F(InspectMachineTest, DirectoriesThatCannotHoldSpillFilesSaySo) {
   for (const auto& [path, why] : std::map<std::string, std::string>{{"/dev/shm", "tmpfs"},
                                                                     {"/proc", "no file can be made in it"},
                                                                     {"/nope", "No such file or directory"},
                                                                     {"/etc/passwd", "Not a directory"}}) {
     values_["dirs"] = path;
-    const MachineFacts facts = LookAtMachine(Read());
+    const MachineFacts facts = InspectMachine(Read());
     ASSERT_EQ(facts.directories.size(), 1u);
     EXPECT_THAT(facts.directories[0].problem, HasSubstr(why)) << path;
   }
 }
 
-TEST_F(LookAtMachineTest, FilesAreTriedAndNothingIsLeft) {
+TEST_F(InspectMachineTest, FilesAreTriedAndNothingIsLeft) {
   for (const char* setting : {"metrics", "trace"}) {
     EXPECT_EQ(Problem(setting, folder_ + "/%p.json"), "");
     EXPECT_TRUE(std::filesystem::is_empty(folder_));
@@ -237,7 +237,7 @@ TEST_F(LookAtMachineTest, FilesAreTriedAndNothingIsLeft) {
   }
 }
 
-TEST_F(LookAtMachineTest, ADenyListIsReadAndAnAuditMayMakeIt) {
+TEST_F(InspectMachineTest, ADenyListIsReadAndAnAuditMayMakeIt) {
   const std::string list = folder_ + "/list";
   EXPECT_THAT(Problem("denylist", list), HasSubstr("No such file or directory"));
   EXPECT_THAT(Problem("denylist", folder_), HasSubstr("is a directory"));
@@ -250,21 +250,21 @@ TEST_F(LookAtMachineTest, ADenyListIsReadAndAnAuditMayMakeIt) {
   EXPECT_THAT(Problem("denylist", list), HasSubstr("a deny list whose lines can be read (" + list + ":3: "));
 }
 
-TEST_F(LookAtMachineTest, ADriverIsAFileWhereItIsAPath) {
+TEST_F(InspectMachineTest, ADriverIsAFileWhereItIsAPath) {
   EXPECT_THAT(Problem("cuda_driver", "/nope/libcuda.so.1"), HasSubstr("No such file"));
   EXPECT_EQ(Problem("cuda_driver", "libcuda.so.1"), "");
 }
 
 // ---- What callers outside the engine ask.
 
-std::string WordsFor(const std::map<std::string, std::string>& given) {
+std::string MessageFor(const std::map<std::string, std::string>& given) {
   const auto describe = [](const std::string& name) { return "--" + name; };
   return std::string(CheckGivenSettings(given, describe, {kGiB}).message());
 }
 
 TEST_F(StartCheckTest, EncryptionNeedsOpenSsl) {
   values_["encrypt"] = "on";
-  EXPECT_EQ(LookAtMachine(Read()).no_cipher, "") << "this machine has it";
+  EXPECT_EQ(InspectMachine(Read()).no_cipher, "") << "this machine has it";
   EXPECT_TRUE(Check().ok());
   facts_.no_cipher = "libcrypto.so.3: cannot open shared object file";
   EXPECT_EQ(Words(),
@@ -274,22 +274,22 @@ TEST_F(StartCheckTest, EncryptionNeedsOpenSsl) {
 }
 
 TEST(CheckGivenSettingsTest, NamesWhatIsWrongAsTheCallerCallsIt) {
-  EXPECT_EQ(WordsFor({}), "");
-  EXPECT_THAT(WordsFor({{"policy", "fifo"}}),
+  EXPECT_EQ(MessageFor({}), "");
+  EXPECT_THAT(MessageFor({{"policy", "fifo"}}),
               HasSubstr("--policy=fifo is not accepted; accepted: plan or lru"));
-  EXPECT_THAT(WordsFor({{"gpu_memory", "2GiB"}}),
+  EXPECT_THAT(MessageFor({{"gpu_memory", "2GiB"}}),
               HasSubstr("--gpu_memory=2GiB is not accepted; accepted: at most "
                         "1.00 GiB"));
-  EXPECT_THAT(WordsFor({{"dirs", "/nope"}}), HasSubstr("--dirs=/nope is not accepted"));
-  EXPECT_EQ(WordsFor({{"spillway", "off"}, {"dirs", "/nope"}}), "") << "off is as if it were not there";
+  EXPECT_THAT(MessageFor({{"dirs", "/nope"}}), HasSubstr("--dirs=/nope is not accepted"));
+  EXPECT_EQ(MessageFor({{"spillway", "off"}, {"dirs", "/nope"}}), "") << "off is as if it were not there";
 }
 
 TEST(CheckGivenSettingsTest, ReadsTheEnvironmentForTheRest) {
   ::setenv("SPILLWAY_POLICY", "fifo", 1);
-  EXPECT_THAT(WordsFor({}), HasSubstr("SPILLWAY_POLICY=fifo is not accepted"));
-  EXPECT_EQ(WordsFor({{"policy", "lru"}}), "") << "what is given wins";
+  EXPECT_THAT(MessageFor({}), HasSubstr("SPILLWAY_POLICY=fifo is not accepted"));
+  EXPECT_EQ(MessageFor({{"policy", "lru"}}), "") << "what is given wins";
   ::setenv("SPILLWAY_POLICY", "", 1);
-  EXPECT_EQ(WordsFor({}), "");
+  EXPECT_EQ(MessageFor({}), "");
   ::unsetenv("SPILLWAY_POLICY");
 }
 
@@ -299,11 +299,11 @@ TEST(CheckGivenSettingsTest, ReadsTheUsersFileForTheRest) {
   const char* const before = ::getenv("SPILLWAY_CONF");
   const std::string kept = before == nullptr ? "" : before;
   ::setenv("SPILLWAY_CONF", path.c_str(), 1);
-  EXPECT_THAT(WordsFor({}), HasSubstr(path + ":1: policy=fifo is not accepted; accepted: plan or lru"));
-  EXPECT_EQ(WordsFor({{"policy", "lru"}}), "") << "what is given wins";
+  EXPECT_THAT(MessageFor({}), HasSubstr(path + ":1: policy=fifo is not accepted; accepted: plan or lru"));
+  EXPECT_EQ(MessageFor({{"policy", "lru"}}), "") << "what is given wins";
   std::ofstream(path) << "policy\n";
-  EXPECT_THAT(WordsFor({}), HasSubstr(path + ":1: a line has the form NAME=VALUE"));
-  EXPECT_EQ(WordsFor({{"spillway", "off"}}), "");
+  EXPECT_THAT(MessageFor({}), HasSubstr(path + ":1: a line has the form NAME=VALUE"));
+  EXPECT_EQ(MessageFor({{"spillway", "off"}}), "");
   ::setenv("SPILLWAY_CONF", kept.c_str(), 1);
   std::filesystem::remove(path);
 }

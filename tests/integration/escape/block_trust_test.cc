@@ -20,7 +20,7 @@ TEST(BlockTrustTest, ManyFunctionsAndBlocksFromManyThreads) {
       for (uint32_t i = 1; i < 400; ++i) {
         set.Clear();
         set.Add(allocator::BlockId(t % 2, i));
-        for (int twice = 0; twice < 2; ++twice) trust.NoteLaunch(TagOf(i), set);
+        for (int twice = 0; twice < 2; ++twice) trust.RecordLaunch(TagOf(i), set);
       }
     });
   }
@@ -28,7 +28,7 @@ TEST(BlockTrustTest, ManyFunctionsAndBlocksFromManyThreads) {
   for (uint32_t i = 1; i < 400; ++i) EXPECT_TRUE(trust.MayLeave(allocator::BlockId(0, i))) << i;
   allocator::AccessSet set;
   set.Add(allocator::BlockId(1, 7));
-  trust.NoteLaunch(TagOf(1000), set);
+  trust.RecordLaunch(TagOf(1000), set);
   EXPECT_FALSE(trust.MayLeave(allocator::BlockId(1, 7)));
 }
 

@@ -19,7 +19,7 @@ class GraphBlocksTest : public testing::Test {
   static CUgraphExec Exec(uintptr_t n) { return reinterpret_cast<CUgraphExec>(0xc000 + 16 * n); }
   static CUgraphNode Node(uintptr_t n) { return reinterpret_cast<CUgraphNode>(0xd000 + 16 * n); }
   static GraphBlocks::Ranges Range(CUdeviceptr base) { return {{base, 100}}; }
-  void Make(uintptr_t graph) { graphs_.NoteMade(Graph(graph)); }
+  void Make(uintptr_t graph) { graphs_.RecordMade(Graph(graph)); }
   void Add(uintptr_t graph, CUdeviceptr base) { graphs_.AddToGraph(Graph(graph), Range(base)); }
   void Instantiate(uintptr_t exec, uintptr_t graph) { graphs_.Instantiate(Exec(exec), Graph(graph), false); }
   // Where the blocks of a launch begin; none: it is not known.
@@ -199,9 +199,9 @@ TEST_F(GraphBlocksTest, AHandleThatComesBackUnseenIsNobodysBody) {
 TEST_F(GraphBlocksTest, TheGraphOfAnUnknownNodeIsNotFollowed) {
   Make(1);
   graphs_.AddBody(Graph(1), Node(1), Graph(2));
-  graphs_.NoteInner(Graph(2));
+  graphs_.RecordInner(Graph(2));
   EXPECT_TRUE(graphs_.Follows(Graph(2))) << "a body that is known";
-  graphs_.NoteInner(Graph(3));
+  graphs_.RecordInner(Graph(3));
   EXPECT_FALSE(graphs_.Follows(Graph(3)));
   graphs_.CaptureInto(7, Graph(3));
   EXPECT_FALSE(graphs_.Follows(uint64_t{7}));

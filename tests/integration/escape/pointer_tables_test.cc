@@ -96,16 +96,16 @@ int listened = 0;
 
 TEST_F(PointerTablesTest, TheFirstTableOfAKernelIsReportedOnce) {
   listened = 0;
-  tables_.NoteKernelTable();
+  tables_.RecordKernelTable();
   tables_.SetKernelTableListener([] { ++listened; });
-  tables_.NoteKernelTable();
-  tables_.NoteKernelTable();
+  tables_.RecordKernelTable();
+  tables_.RecordKernelTable();
   EXPECT_EQ(listened, 1);
 }
 
 TEST_F(PointerTablesTest, GlobalsEndWithTheirModule) {
   const int module = 0;
-  tables_.NoteGlobal(&module, kTable, 64);
+  tables_.RecordGlobal(&module, kTable, 64);
   EXPECT_TRUE(tables_.IsGlobal(kTable + 63));
   EXPECT_FALSE(tables_.IsGlobal(kTable + 64));
   Add(kTable + 8, {1}, PinReason::kModuleGlobal);

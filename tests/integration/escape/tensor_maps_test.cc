@@ -26,16 +26,16 @@ class TensorMapsTest : public testing::Test {
 TEST_F(TensorMapsTest, KnowsAMapByItsBytes) {
   EXPECT_FALSE(maps_.any());
   EXPECT_EQ(maps_.Find(Content(1).bytes).bytes, 0u);
-  EXPECT_TRUE(maps_.Note(Content(1).bytes, {Address(2), 4096}, *addresses_));
+  EXPECT_TRUE(maps_.Record(Content(1).bytes, {Address(2), 4096}, *addresses_));
   EXPECT_TRUE(maps_.any());
   EXPECT_EQ(maps_.Find(Content(1).bytes).address, Address(2));
   EXPECT_EQ(maps_.Find(Content(2).bytes).bytes, 0u);
-  EXPECT_TRUE(maps_.Note(Content(1).bytes, {Address(3), 64}, *addresses_));
+  EXPECT_TRUE(maps_.Record(Content(1).bytes, {Address(3), 64}, *addresses_));
   EXPECT_EQ(maps_.Find(Content(1).bytes).address, Address(3)) << "encoded again";
 }
 
 TEST_F(TensorMapsTest, AScanFindsMapsAtTheirAlignment) {
-  maps_.Note(Content(1).bytes, {Address(2), 4096}, *addresses_);
+  maps_.Record(Content(1).bytes, {Address(2), 4096}, *addresses_);
   char bytes[320] = {};
   std::memcpy(bytes + TensorMaps::kAlignment, Content(1).bytes, TensorMaps::kBytes);
   allocator::AccessSet set;
@@ -49,13 +49,13 @@ TEST_F(TensorMapsTest, AScanFindsMapsAtTheirAlignment) {
 
 TEST_F(TensorMapsTest, APlaceIsTakenOnlyFromMapsThatNobodyUses) {
   uint64_t number = 0;
-  while (number < 40'000 && maps_.Note(Content(number).bytes, {Address(2), 64}, *addresses_)) ++number;
+  while (number < 40'000 && maps_.Record(Content(number).bytes, {Address(2), 64}, *addresses_)) ++number;
   EXPECT_LT(number, 40'000u) << "far more than there are places for, all over a block in use";
   // Over free space of the reservation: they replace each other.
   TensorMaps unused;
   const uint64_t free_space = Address(1) - kTestChunk / 2;
   for (uint64_t i = 0; i < 40'000; ++i) {
-    ASSERT_TRUE(unused.Note(Content(i).bytes, {free_space, 64}, *addresses_)) << i;
+    ASSERT_TRUE(unused.Record(Content(i).bytes, {free_space, 64}, *addresses_)) << i;
   }
 }
 

@@ -80,16 +80,16 @@ class FakeResidency : public allocator::Residency {
   }
   CUresult Run(const allocator::AccessSet& set, allocator::StreamRef stream, uint64_t tag,
                absl::FunctionRef<CUresult()> launch) override {
-    return Note(set, stream, tag, launch, false);
+    return Record(set, stream, tag, launch, false);
   }
   CUresult RunPinned(const allocator::AccessSet& set, allocator::StreamRef stream, uint64_t tag,
                      absl::FunctionRef<CUresult()> launch) override {
-    return Note(set, stream, tag, launch, true);
+    return Record(set, stream, tag, launch, true);
   }
   CUresult RunReachingAll(const allocator::AccessSet& set, allocator::StreamRef stream, uint64_t tag,
                           absl::FunctionRef<CUresult()> launch) override {
     ++launches_reaching_all;
-    return Note(set, stream, tag, launch, true);
+    return Record(set, stream, tag, launch, true);
   }
   using Residency::Pin;
   absl::Status Pin(const allocator::AccessSet& set, allocator::PinReason reason,
@@ -140,7 +140,7 @@ class FakeResidency : public allocator::Residency {
     ++walks;
     return stats;
   }
-  allocator::MachineFigures Machine() const override { return stats; }
+  allocator::MachineStats Machine() const override { return stats; }
   mutable std::atomic<int> walks{0};  // of all blocks, for Stats
   ReservedBytes Reserved() const override { return {stats.chunk_bytes, stats.peak_chunk_bytes}; }
   std::vector<allocator::LargeBlock> LargestBlocks(size_t) const override { return {}; }
@@ -171,8 +171,8 @@ class FakeResidency : public allocator::Residency {
   void AbandonAfterFork() override {}
 
  private:
-  CUresult Note(const allocator::AccessSet& set, allocator::StreamRef stream, uint64_t tag,
-                absl::FunctionRef<CUresult()> launch, bool pinned) {
+  CUresult Record(const allocator::AccessSet& set, allocator::StreamRef stream, uint64_t tag,
+                  absl::FunctionRef<CUresult()> launch, bool pinned) {
     launches.push_back({{set.begin(), set.end()}, stream, tag, pinned});
     if (inside_run) inside_run();
     return refuse != CUDA_SUCCESS ? refuse : launch();

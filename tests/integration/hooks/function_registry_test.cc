@@ -54,9 +54,9 @@ class FakeQueries : public FunctionQueries {
 void NoteAll(FunctionRegistry* registry, const FakeQueries& queries) {
   for (const auto& [handle, function] : queries.functions) {
     if (function.kernel) {
-      registry->NoteKernel(static_cast<CUkernel>(handle), static_cast<CUlibrary>(function.owner));
+      registry->RecordKernel(static_cast<CUkernel>(handle), static_cast<CUlibrary>(function.owner));
     } else {
-      registry->NoteFunction(static_cast<CUfunction>(handle), static_cast<CUmodule>(function.owner));
+      registry->RecordFunction(static_cast<CUfunction>(handle), static_cast<CUmodule>(function.owner));
     }
   }
 }
@@ -186,7 +186,7 @@ TEST(FunctionRegistryTest, UnloadsDropWhatTheyEnd) {
   queries.functions[Handle(2)].name = "must not be asked";
   EXPECT_TRUE(registry.Find(Handle(1))->of_unknown_origin) << "nobody has given it out since";
   queries.functions[Handle(1)] = {"other", {8, 8, 8}, Handle(102)};
-  registry.NoteFunction(static_cast<CUfunction>(Handle(1)), static_cast<CUmodule>(Handle(102)));
+  registry.RecordFunction(static_cast<CUfunction>(Handle(1)), static_cast<CUmodule>(Handle(102)));
   EXPECT_EQ(registry.Find(Handle(1))->name, "other");
   EXPECT_EQ(registry.Find(Handle(1))->layout.count(), 3u);
   EXPECT_EQ(registry.Find(Handle(2))->name, "b");
@@ -201,10 +201,10 @@ TEST(FunctionRegistryTest, WhatCameOfALibraryEndsWithIt) {
   const auto library = static_cast<CUlibrary>(Handle(100));
   const auto module = static_cast<CUmodule>(Handle(101));
   const auto kernel = static_cast<CUkernel>(Handle(1));
-  registry.NoteKernel(kernel, library);
-  registry.NoteFunctionOf(static_cast<CUfunction>(Handle(2)), kernel);
-  registry.NoteModuleOf(module, library);
-  registry.NoteFunction(static_cast<CUfunction>(Handle(3)), module);
+  registry.RecordKernel(kernel, library);
+  registry.RecordFunctionOf(static_cast<CUfunction>(Handle(2)), kernel);
+  registry.RecordModuleOf(module, library);
+  registry.RecordFunction(static_cast<CUfunction>(Handle(3)), module);
   for (int i = 1; i <= 3; ++i) EXPECT_TRUE(registry.Find(Handle(i))->understood);
   registry.Forget(library);
   for (int i = 1; i <= 3; ++i) EXPECT_TRUE(registry.Find(Handle(i))->of_unknown_origin) << i;
@@ -216,14 +216,14 @@ TEST(FunctionRegistryTest, AStructsMemberTellsTheKindOfWhatIsNew) {
   queries.functions[Handle(1)] = {"node", {8}, Handle(100), true};
   queries.functions[Handle(2)] = {"known", {8}, Handle(101)};
   FunctionRegistry registry(&queries);
-  registry.NoteNamed(Handle(1), HandleKind::kKernel);
-  registry.NoteNamed(Handle(1), HandleKind::kKernel);
+  registry.RecordNamed(Handle(1), HandleKind::kKernel);
+  registry.RecordNamed(Handle(1), HandleKind::kKernel);
   EXPECT_EQ(queries.owners_asked, 1);
   EXPECT_TRUE(registry.Find(Handle(1))->understood);
   registry.Forget(Handle(100));
   EXPECT_TRUE(registry.Find(Handle(1))->of_unknown_origin);
-  registry.NoteFunction(static_cast<CUfunction>(Handle(2)), static_cast<CUmodule>(Handle(101)));
-  registry.NoteNamed(Handle(2), HandleKind::kKernel);  // what gave it out knows better
+  registry.RecordFunction(static_cast<CUfunction>(Handle(2)), static_cast<CUmodule>(Handle(101)));
+  registry.RecordNamed(Handle(2), HandleKind::kKernel);  // what gave it out knows better
   EXPECT_TRUE(registry.Find(Handle(2))->understood);
   EXPECT_EQ(queries.asked_wrongly, 0);
 }
@@ -237,19 +237,19 @@ TEST(FunctionRegistryTest, AHandleThatIsGivenOutAnewIsAskedAnewUnlessItsOwnerIsK
     queries.functions[Handle(1)] = {"f", std::vector<size_t>(count, 8), Handle(100)};
   };
   parameters(1);
-  registry.NoteFunctionOf(function, static_cast<CUkernel>(Handle(2)));  // a kernel that nobody has seen
+  registry.RecordFunctionOf(function, static_cast<CUkernel>(Handle(2)));  // a kernel that nobody has seen
   EXPECT_EQ(registry.Find(function)->layout.count(), 1u);
   parameters(2);
-  registry.NoteFunctionOf(function, static_cast<CUkernel>(Handle(3)));
+  registry.RecordFunctionOf(function, static_cast<CUkernel>(Handle(3)));
   EXPECT_EQ(registry.Find(function)->layout.count(), 2u);
   parameters(3);
-  registry.NoteGiven(function, HandleKind::kFunction);
+  registry.RecordGiven(function, HandleKind::kFunction);
   EXPECT_EQ(registry.Find(function)->layout.count(), 3u);
   parameters(4);
-  registry.NoteGiven(function, HandleKind::kFunction);  // of a module whose handle is the same, too
+  registry.RecordGiven(function, HandleKind::kFunction);  // of a module whose handle is the same, too
   EXPECT_EQ(registry.Find(function)->layout.count(), 4u);
   queries.asked = 0;
-  registry.NoteFunction(function, static_cast<CUmodule>(Handle(100)));
+  registry.RecordFunction(function, static_cast<CUmodule>(Handle(100)));
   EXPECT_EQ(registry.Find(function)->layout.count(), 4u);
   EXPECT_EQ(queries.asked, 0) << "nothing is new about it";
   registry.Forget(Handle(100));
@@ -264,7 +264,7 @@ TEST(FunctionRegistryTest, WhereAStructAndTheCallThatGaveItOutDifferNothingIsAsk
     FunctionRegistry registry(&queries);
     NoteAll(&registry, queries);
     EXPECT_TRUE(registry.Find(Handle(1))->understood);
-    registry.NoteGiven(Handle(1), kernel ? HandleKind::kFunction : HandleKind::kKernel);
+    registry.RecordGiven(Handle(1), kernel ? HandleKind::kFunction : HandleKind::kKernel);
     EXPECT_TRUE(registry.Find(Handle(1))->of_unknown_origin);
     EXPECT_EQ(queries.asked_wrongly, 0);
     EXPECT_EQ(queries.owners_asked, 0);
@@ -283,21 +283,21 @@ TEST(FunctionRegistryTest, WhatALibraryHadInAContextThatHasEndedIsAskedAnew) {
   const auto parameters = [&](size_t count) {
     queries.functions[Handle(1)] = {"f", std::vector<size_t>(count, 8), library};
   };
-  for (const int kernel : {2, 3}) registry.NoteKernel(static_cast<CUkernel>(Handle(kernel)), library);
+  for (const int kernel : {2, 3}) registry.RecordKernel(static_cast<CUkernel>(Handle(kernel)), library);
   parameters(1);
-  registry.NoteFunctionOf(function, static_cast<CUkernel>(Handle(2)));
+  registry.RecordFunctionOf(function, static_cast<CUkernel>(Handle(2)));
   EXPECT_EQ(registry.Find(function)->layout.count(), 1u);
-  registry.NoteContextEnd();
+  registry.RecordContextEnd();
   parameters(2);
-  registry.NoteFunctionOf(function, static_cast<CUkernel>(Handle(3)));
+  registry.RecordFunctionOf(function, static_cast<CUkernel>(Handle(3)));
   EXPECT_EQ(registry.Find(function)->layout.count(), 2u);
-  registry.NoteContextEnd();
+  registry.RecordContextEnd();
   parameters(3);
-  registry.NoteModuleOf(module, library);
-  registry.NoteFunction(function, module);
+  registry.RecordModuleOf(module, library);
+  registry.RecordFunction(function, module);
   EXPECT_EQ(registry.Find(function)->layout.count(), 3u);
   queries.asked = 0;
-  registry.NoteFunction(function, module);
+  registry.RecordFunction(function, module);
   registry.Find(function);
   EXPECT_EQ(queries.asked, 0) << "nothing is new about it";
 }
@@ -340,7 +340,7 @@ TEST(FunctionRegistryTest, ThreadsFindTheSameWhileTheTableGrowsAndModulesGo) {
   threads.emplace_back([&] {
     for (int i = 0; i < 50; ++i) {  // noted anew as another module's, which drops what was learnt
       for (int n = 1; n <= kFunctions; n += 7)
-        registry.NoteFunction(static_cast<CUfunction>(Handle(n)), static_cast<CUmodule>(Handle(80000 + i)));
+        registry.RecordFunction(static_cast<CUfunction>(Handle(n)), static_cast<CUmodule>(Handle(80000 + i)));
     }
   });
   for (std::thread& thread : threads) thread.join();
@@ -351,12 +351,12 @@ TEST(ModuleOriginsTest, KeepsFileNamesOnceEnabled) {
   ModuleOrigins origins;
   const auto module = reinterpret_cast<CUmodule>(0x10);
   const auto library = reinterpret_cast<CUlibrary>(0x20);
-  origins.NoteFile(module, "/a/early.cubin");
+  origins.RecordFile(module, "/a/early.cubin");
   EXPECT_EQ(origins.Find(module), "");
   origins.Enable();
-  origins.NoteFile(module, "/a/file.cubin");
+  origins.RecordFile(module, "/a/file.cubin");
   static const int image = 0;  // lies in this program
-  origins.NoteImage(library, &image, nullptr);
+  origins.RecordImage(library, &image, nullptr);
   EXPECT_EQ(origins.Find(module), "file.cubin");
   EXPECT_NE(origins.Find(library), "");
 }
@@ -392,7 +392,7 @@ TEST(DriverFunctionQueriesTest, AsksWhatTheDriverHas) {
   EXPECT_EQ(name, "kernel");
   EXPECT_EQ(queries.LibraryOf(queries.Owner(Handle(1), HandleKind::kFunction)), "") << "nobody wants to know";
   origins.Enable();
-  origins.NoteFile(reinterpret_cast<CUmodule>(0x10), "of.cubin");
+  origins.RecordFile(reinterpret_cast<CUmodule>(0x10), "of.cubin");
   EXPECT_EQ(queries.LibraryOf(queries.Owner(Handle(1), HandleKind::kFunction)), "of.cubin");
 }
 

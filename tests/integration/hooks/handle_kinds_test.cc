@@ -12,19 +12,19 @@ namespace {
 TEST(HandleKindsTest, AHandleIsOfNoKindUntilItIsGivenOut) {
   HandleKinds kinds;
   EXPECT_EQ(kinds.Find(Handle(1)).kind, HandleKind::kUnknown);
-  EXPECT_TRUE(kinds.Note(Handle(1), HandleKind::kKernel, Handle(100)));
+  EXPECT_TRUE(kinds.Record(Handle(1), HandleKind::kKernel, Handle(100)));
   EXPECT_EQ(kinds.Find(Handle(1)).kind, HandleKind::kKernel);
   EXPECT_EQ(kinds.Find(Handle(1)).owner, Handle(100));
-  EXPECT_FALSE(kinds.Note(Handle(1), HandleKind::kKernel, Handle(100))) << "that was known";
+  EXPECT_FALSE(kinds.Record(Handle(1), HandleKind::kKernel, Handle(100))) << "that was known";
 }
 
 TEST(HandleKindsTest, AnotherKindOrOwnerIsAnotherHandle) {
   HandleKinds kinds;
-  kinds.Note(Handle(1), HandleKind::kKernel, Handle(100));
+  kinds.Record(Handle(1), HandleKind::kKernel, Handle(100));
   const uint64_t first = kinds.Find(Handle(1)).number;
-  EXPECT_TRUE(kinds.Note(Handle(1), HandleKind::kFunction, Handle(100)));
+  EXPECT_TRUE(kinds.Record(Handle(1), HandleKind::kFunction, Handle(100)));
   const uint64_t second = kinds.Find(Handle(1)).number;
-  EXPECT_TRUE(kinds.Note(Handle(1), HandleKind::kFunction, Handle(101)));
+  EXPECT_TRUE(kinds.Record(Handle(1), HandleKind::kFunction, Handle(101)));
   EXPECT_NE(first, second);
   EXPECT_NE(second, kinds.Find(Handle(1)).number);
   EXPECT_TRUE(kinds.Forget(Handle(100)).empty()) << "it has moved to the other owner";
@@ -34,9 +34,9 @@ TEST(HandleKindsTest, AnotherKindOrOwnerIsAnotherHandle) {
 
 TEST(HandleKindsTest, ForgetsByOwner) {
   HandleKinds kinds;
-  kinds.Note(Handle(1), HandleKind::kFunction, Handle(100));
-  kinds.Note(Handle(2), HandleKind::kFunction, Handle(101));
-  kinds.Note(Handle(3), HandleKind::kKernel, nullptr);
+  kinds.Record(Handle(1), HandleKind::kFunction, Handle(100));
+  kinds.Record(Handle(2), HandleKind::kFunction, Handle(101));
+  kinds.Record(Handle(3), HandleKind::kKernel, nullptr);
   EXPECT_TRUE(kinds.Forget(nullptr).empty()) << "what has no known owner does not end with nobody";
   EXPECT_EQ(kinds.Forget(Handle(100)), std::vector<const void*>{Handle(1)});
   EXPECT_TRUE(kinds.Forget(Handle(100)).empty());
@@ -46,12 +46,12 @@ TEST(HandleKindsTest, ForgetsByOwner) {
 
 TEST(HandleKindsTest, ALibrarysModuleGivesOutWhatIsTheLibrarys) {
   HandleKinds kinds;
-  kinds.NoteModuleOf(Handle(101), Handle(100));
-  kinds.Note(Handle(1), HandleKind::kFunction, Handle(101));
+  kinds.RecordModuleOf(Handle(101), Handle(100));
+  kinds.Record(Handle(1), HandleKind::kFunction, Handle(101));
   EXPECT_EQ(kinds.Find(Handle(1)).owner, Handle(100));
   EXPECT_EQ(kinds.Forget(Handle(100)), std::vector<const void*>{Handle(1)});
   // The module's handle may come back as that of a module of its own.
-  kinds.Note(Handle(2), HandleKind::kFunction, Handle(101));
+  kinds.Record(Handle(2), HandleKind::kFunction, Handle(101));
   EXPECT_EQ(kinds.Find(Handle(2)).owner, Handle(101));
 }
 

@@ -171,10 +171,10 @@ TEST_F(RewritingTest, StrictKeepsTargetsWhateverHappensToTheTable) {
 
 TEST_F(RewritingTest, MoreAddressesThanAreFollowedStayPinned) {
   const std::vector<uint32_t> most(8192, 2);
-  for (uint64_t at = 0; at < PointerTables::kMostEntries / 8192; ++at) Upload(kExternal + at * 65536, most);
-  EXPECT_EQ(state()->tables.entries(), PointerTables::kMostEntries);
+  for (uint64_t at = 0; at < PointerTables::kMaxEntries / 8192; ++at) Upload(kExternal + at * 65536, most);
+  EXPECT_EQ(state()->tables.entries(), PointerTables::kMaxEntries);
   Upload(0x100000000, {3});
-  EXPECT_EQ(state()->tables.entries(), PointerTables::kMostEntries);
+  EXPECT_EQ(state()->tables.entries(), PointerTables::kMaxEntries);
   driver().Hooked<Row::cuMemsetD8Async>()(0x100000000, 0, 8, Stream(1));
   EXPECT_EQ(PinsOf(3), 1);
 }

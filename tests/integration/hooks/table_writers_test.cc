@@ -44,7 +44,7 @@ class WriterTest : public HookTest {
                                                   nullptr);
   }
   int PinsOf(uint32_t index) const { return residency_[0].PinsOf(Id(index), PinReason::kDenied); }
-  static void Free(uint64_t table, uint64_t bytes) { NoteExternalFreed(table, bytes, {{{Stream(3)}}, {}}); }
+  static void Free(uint64_t table, uint64_t bytes) { RecordExternalFreed(table, bytes, {{{Stream(3)}}, {}}); }
 
   DenyList list_;
 };

@@ -25,7 +25,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 FILES = SOURCE / "integration" / "operators"
 DASHBOARD = json.loads((FILES / "grafana_dashboard.json").read_text(encoding="utf-8"))
 ALERTS = (FILES / "prometheus_alerts.yml").read_text(encoding="utf-8")
-WRITERS = ("integration/report/prometheus.cc", "integration/report/job_figures.def", "allocator/residency/state/counters.def")
+WRITERS = ("integration/report/prometheus.cc", "integration/report/job_metrics.def", "allocator/residency/state/counters.def")
 WRITER = "".join((SOURCE / path).read_text(encoding="utf-8") for path in WRITERS)
 METRICS = set(re.findall(r'"(spillway_[a-z_]+)[" ]', WRITER))
 FEWEST_METRICS = 40

@@ -41,7 +41,7 @@ TEST_F(PredictionReportsTest, TheUsesAreThoseOfWhatIsFollowedForLongest) {
   RunIterations(2, 8);
   reports_.Enter(job_);
   RunIterations(20, 8);
-  reports_.NoteFollowed(job_);
+  reports_.RecordFollowed(job_);
   const auto first = reports_.uses();
   ASSERT_NE(first, nullptr);
   RunIterations(3, 10);
@@ -49,13 +49,13 @@ TEST_F(PredictionReportsTest, TheUsesAreThoseOfWhatIsFollowedForLongest) {
   reports_.Enter(job_);
   EXPECT_EQ(reports_.uses(), first);
   RunIterations(40, 10);
-  reports_.NoteFollowed(job_);
+  reports_.RecordFollowed(job_);
   EXPECT_NE(reports_.uses(), first);
 }
 
 TEST_F(PredictionReportsTest, AnIterationIsKeptAndGivenWhenAskedFor) {
   RunIterations(4, 8);
-  reports_.NoteIteration(job_);
+  reports_.RecordIteration(job_);
   const auto followed = reports_.Followed(job_, times_, nullptr, 7);
   ASSERT_TRUE(followed.has_value());
   EXPECT_EQ(followed->recorded.workload.kernels.size(), 8u);

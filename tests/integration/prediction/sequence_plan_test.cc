@@ -28,9 +28,9 @@ TEST(SequencePlanTest, AJobThatRepeatsItselfGetsAPlanThatLeavesLessFree) {
   const auto first = plan.From(0);
   ASSERT_NE(first, nullptr);
   const policy::Nanos forecast = plan.forecast().iteration;
-  plan.NoteIterations(policy::kSteadyIterations - 1);
+  plan.RecordIterations(policy::kSteadyIterations - 1);
   EXPECT_EQ(improve(), 0);
-  plan.NoteIterations(policy::kSteadyIterations);
+  plan.RecordIterations(policy::kSteadyIterations);
   EXPECT_FALSE(plan.HasBetter()) << "it has had no trials";
   EXPECT_GT(improve(), 0);
   ASSERT_TRUE(plan.HasBetter());
@@ -38,7 +38,7 @@ TEST(SequencePlanTest, AJobThatRepeatsItselfGetsAPlanThatLeavesLessFree) {
   EXPECT_GT(steady->budget_bytes, first->budget_bytes);
   EXPECT_LT(steady->run_ahead.launches, first->run_ahead.launches);
   EXPECT_LT(plan.forecast().iteration, forecast);
-  plan.NoteIterations(0);  // it departed, and has come back
+  plan.RecordIterations(0);  // it departed, and has come back
   EXPECT_TRUE(plan.HasBetter());
   EXPECT_EQ(plan.From(0)->budget_bytes, first->budget_bytes);
   EXPECT_EQ(improve(), 0);
@@ -81,14 +81,14 @@ class FollowedIterationsTest : public ::testing::Test {
 
 TEST_F(FollowedIterationsTest, NothingWithoutAnIteration) {
   RunIteration(1, 4);
-  followed_.Note(trace_, 0);
+  followed_.Record(trace_, 0);
   EXPECT_EQ(followed_.Most(), nullptr);
 }
 
 TEST_F(FollowedIterationsTest, KeepsOneIterationWithItsEvents) {
   for (int i = 0; i < 5; ++i) {
     RunIteration(1, 4);
-    followed_.Note(trace_, i < 1 ? 0 : 4);
+    followed_.Record(trace_, i < 1 ? 0 : 4);
   }
   const FollowedIterations::Iteration* const iteration = followed_.Most();
   ASSERT_NE(iteration, nullptr);
@@ -110,26 +110,26 @@ TEST_F(FollowedIterationsTest, KeepsOneIterationWithItsEvents) {
 // The last mark counts where it lies in the iteration that is kept.
 TEST_F(FollowedIterationsTest, KnowsWhereAMarkedIterationBegins) {
   for (int i = 0; i < 3; ++i) RunIteration(1, 4);
-  followed_.Note(trace_, 4, trace_.end() - 3);
+  followed_.Record(trace_, 4, trace_.end() - 3);
   ASSERT_TRUE(followed_.Most()->first.has_value());
   EXPECT_EQ(*followed_.Most()->first, followed_.Most()->trace.begin() + 1);
 
   FollowedIterations unmarked;
-  unmarked.Note(trace_, 4);
+  unmarked.Record(trace_, 4);
   EXPECT_FALSE(unmarked.Most()->first.has_value());
   FollowedIterations marked_long_ago;
-  marked_long_ago.Note(trace_, 4, trace_.end() - 9);
+  marked_long_ago.Record(trace_, 4, trace_.end() - 9);
   EXPECT_FALSE(marked_long_ago.Most()->first.has_value());
 }
 
 TEST_F(FollowedIterationsTest, AMarkOfTheIterationBeforeOrBehindTheLastLaunchServes) {
   for (int i = 0; i < 3; ++i) RunIteration(1, 4);
   FollowedIterations behind;
-  behind.Note(trace_, 4, trace_.end());
+  behind.Record(trace_, 4, trace_.end());
   ASSERT_TRUE(behind.Most()->first.has_value());
   EXPECT_EQ(*behind.Most()->first, behind.Most()->trace.begin());
   FollowedIterations before;
-  before.Note(trace_, 4, trace_.end() - 5);
+  before.Record(trace_, 4, trace_.end() - 5);
   ASSERT_TRUE(before.Most()->first.has_value());
   EXPECT_EQ(*before.Most()->first, before.Most()->trace.begin() + 3);
 }
@@ -138,7 +138,7 @@ TEST_F(FollowedIterationsTest, TheLongestFollowedWinsAlsoWhenItComesBack) {
   const auto run = [this](uint64_t first, uint32_t length, int times) {
     for (int i = 0; i < times; ++i) {
       RunIteration(first, length);
-      followed_.Note(trace_, i < 2 ? 0 : length);
+      followed_.Record(trace_, i < 2 ? 0 : length);
     }
   };
   run(1, 4, 8);     // 24 launches followed
@@ -152,10 +152,10 @@ TEST_F(FollowedIterationsTest, TheLongestFollowedWinsAlsoWhenItComesBack) {
 TEST_F(FollowedIterationsTest, APassageFromOneIterationToAnotherIsNotKept) {
   for (int i = 0; i < 3; ++i) RunIteration(1, 4);
   RunIteration(50, 4);
-  followed_.Note(trace_, 4);  // as if the iteration were known already
+  followed_.Record(trace_, 4);  // as if the iteration were known already
   EXPECT_EQ(followed_.Most(), nullptr);
   RunIteration(50, 4);
-  followed_.Note(trace_, 4);
+  followed_.Record(trace_, 4);
   ASSERT_NE(followed_.Most(), nullptr);
   EXPECT_EQ(followed_.Most()->trace.at(followed_.Most()->trace.begin()).tag, 50u);
 }
@@ -163,7 +163,7 @@ TEST_F(FollowedIterationsTest, APassageFromOneIterationToAnotherIsNotKept) {
 TEST_F(FollowedIterationsTest, KeepsFewLengths) {
   for (uint32_t length = 2; length < 30; ++length) {
     for (int i = 0; i < 3; ++i) RunIteration(length * 100, length);
-    followed_.Note(trace_, length);
+    followed_.Record(trace_, length);
   }
   RunIteration(7, 3);
   ASSERT_NE(followed_.Most(), nullptr);

@@ -37,7 +37,7 @@ static void ReadText(pid_t pid, uint64_t address, char* text, size_t bytes) {
   text[done] = 0;
 }
 
-static void Note(pid_t pid, const char* what, uint64_t address) {
+static void Record(pid_t pid, const char* what, uint64_t address) {
   char path[4096];
   ReadText(pid, address, path, sizeof(path));
   fprintf(out_, "%s %s\n", what, path);
@@ -52,13 +52,13 @@ static uint64_t CloneFlags(pid_t pid, uint64_t number, const uint64_t* arguments
   return flags;
 }
 
-static void NoteCall(pid_t pid, uint64_t number, const uint64_t* arguments) {
+static void RecordCall(pid_t pid, uint64_t number, const uint64_t* arguments) {
   switch (number) {
     case SYS_open:
-    case SYS_creat: return Note(pid, "open", arguments[0]);
+    case SYS_creat: return Record(pid, "open", arguments[0]);
     case SYS_openat:
-    case SYS_openat2: return Note(pid, "open", arguments[1]);
-    case SYS_execve: return Note(pid, "exec", arguments[0]);
+    case SYS_openat2: return Record(pid, "open", arguments[1]);
+    case SYS_execve: return Record(pid, "exec", arguments[0]);
     case SYS_socket: fprintf(out_, "socket\n"); return;
     case SYS_io_uring_setup: fprintf(out_, "ring\n"); return;
     case SYS_clone:
@@ -76,7 +76,7 @@ static void OnSyscallStop(pid_t pid) {
   uint64_t arguments[6];
   if (info.op != PTRACE_SYSCALL_INFO_ENTRY) return;
   for (int i = 0; i < 6; ++i) arguments[i] = info.entry.args[i];
-  NoteCall(pid, info.entry.nr, arguments);
+  RecordCall(pid, info.entry.nr, arguments);
 }
 
 /* The signal with which a stopped process goes on. */

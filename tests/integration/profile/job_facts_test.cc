@@ -61,13 +61,13 @@ TEST(JobFactsTest, AFileHasAtMost64KiBAndTheLatestFacts) {
   facts.writes.clear();
   for (uint64_t i = 0; i < 10'000; ++i) facts.writes.push_back({{i, 64}, ~uint64_t{0}, 0});
   const std::string text = ProfileText(facts);
-  EXPECT_LE(text.size(), kMostProfileBytes);
-  EXPECT_GT(text.size(), kMostProfileBytes - 100);
+  EXPECT_LE(text.size(), kMaxProfileBytes);
+  EXPECT_GT(text.size(), kMaxProfileBytes - 100);
   const auto read = ParseProfile(text);
   ASSERT_TRUE(read.ok()) << read.status();
   ASSERT_GT(read->writes.size(), 1000u);
   for (uint64_t i = 0; i < read->writes.size(); ++i) EXPECT_EQ(read->writes[i].form.tag, i);
-  EXPECT_EQ(ParseProfile(text + std::string(kMostProfileBytes, ' ')).status().code(),
+  EXPECT_EQ(ParseProfile(text + std::string(kMaxProfileBytes, ' ')).status().code(),
             absl::StatusCode::kDataLoss);
 }
 

@@ -78,10 +78,10 @@ const Row kRows[] = {
     {"little", 0, 1, 0, 80, {}, "the GPU had to wait 1.0 s of 100.0 s (1.0 %)", "no setting would help much"},
 };
 
-Figures FiguresOf(const Row& row) {
-  Figures figures;
-  figures.seconds = 100;
-  DeviceFigures device;
+Metrics MetricsOf(const Row& row) {
+  Metrics metrics;
+  metrics.seconds = 100;
+  DeviceMetrics device;
   device.stats.budget_bytes = device.stats.budget_in_force_bytes = 8 * kGiB;
   device.stats.pinned_bytes = 3 * kGiB;
   device.stats.spilled_bytes = device.stats.fetched_bytes = 100 * kGiB;
@@ -89,19 +89,19 @@ Figures FiguresOf(const Row& row) {
   device.stats.lost_chunks_nanos = row.chunks * kSecond;
   device.stats.lost_arrival_nanos = row.read * kSecond;
   device.stats.lost_run_ahead_nanos = row.run_ahead * kSecond;
-  figures.devices.push_back(device);
-  return figures;
+  metrics.devices.push_back(device);
+  return metrics;
 }
 
 TEST(AdviceLineTest, OffersNoLargerBudgetThanTheGpuHas) {
   Row row = kRows[0];
   row.disk_percent = 0;
   row.facts = {};
-  Figures figures = FiguresOf(row);
-  EXPECT_THAT(AdviceLine(figures, {}), HasSubstr("a larger SPILLWAY_GPU_MEMORY (now 8.00 GiB)"));
-  figures.devices.front().stats.budget_bytes = 9 * kGiB;
-  figures.devices.front().stats.driver_lacks_bytes = kGiB;
-  EXPECT_THAT(AdviceLine(figures, {}),
+  Metrics metrics = MetricsOf(row);
+  EXPECT_THAT(AdviceLine(metrics, {}), HasSubstr("a larger SPILLWAY_GPU_MEMORY (now 8.00 GiB)"));
+  metrics.devices.front().stats.budget_bytes = 9 * kGiB;
+  metrics.devices.front().stats.driver_lacks_bytes = kGiB;
+  EXPECT_THAT(AdviceLine(metrics, {}),
               HasSubstr("no setting would help: the GPU has no more than 8.00 GiB for a budget of 9.00 GiB"));
 }
 
@@ -109,67 +109,67 @@ TEST(AdviceLineTest, NamesNoBudgetWhereItIsAllThatTheGpuHas) {
   Row row = kRows[0];
   row.disk_percent = 0;
   const char* const all = "no setting would help: the budget of 8.00 GiB is all that the GPU has for it";
-  EXPECT_THAT(AdviceLine(FiguresOf(row), {.largest_budget_bytes = 0}), HasSubstr(all)) << "it was not set";
-  EXPECT_THAT(AdviceLine(FiguresOf(row), {.largest_budget_bytes = 8 * kGiB}), HasSubstr(all));
-  EXPECT_THAT(AdviceLine(FiguresOf(row), {.largest_budget_bytes = 9 * kGiB}),
+  EXPECT_THAT(AdviceLine(MetricsOf(row), {.largest_budget_bytes = 0}), HasSubstr(all)) << "it was not set";
+  EXPECT_THAT(AdviceLine(MetricsOf(row), {.largest_budget_bytes = 8 * kGiB}), HasSubstr(all));
+  EXPECT_THAT(AdviceLine(MetricsOf(row), {.largest_budget_bytes = 9 * kGiB}),
               HasSubstr("a larger SPILLWAY_GPU_MEMORY"));
-  EXPECT_THAT(AdviceLine(FiguresOf(kRows[0]), {.largest_budget_bytes = 0}),
+  EXPECT_THAT(AdviceLine(MetricsOf(kRows[0]), {.largest_budget_bytes = 0}),
               HasSubstr("SPILLWAY_HOST_MEMORY"));
 }
 
 TEST(AdviceLineTest, NamesTheJobsOwnLimitWhereThatIsWhatCounts) {
   Row row = kRows[0];
   row.disk_percent = 0;
-  Figures figures = FiguresOf(row);
-  figures.devices.front().stats.own_limit_bytes = 6 * kGiB;
-  EXPECT_THAT(AdviceLine(figures, {.largest_budget_bytes = 0}),
+  Metrics metrics = MetricsOf(row);
+  metrics.devices.front().stats.own_limit_bytes = 6 * kGiB;
+  EXPECT_THAT(AdviceLine(metrics, {.largest_budget_bytes = 0}),
               HasSubstr("what would help most: more by set_per_process_memory_fraction (now 6.00 GiB)"));
 }
 
 TEST(AdviceLineTest, NamesOtherJobsWhereTheyHaveTheRest) {
   Row row = kRows[0];
   row.disk_percent = 0;
-  Figures figures = FiguresOf(row);
-  allocator::ResidencyStats& stats = figures.devices.front().stats;
+  Metrics metrics = MetricsOf(row);
+  allocator::ResidencyStats& stats = metrics.devices.front().stats;
   stats.share_bytes = stats.budget_bytes / 2;
   const char* const others = "no setting would help: other jobs have the rest of the GPU";
-  EXPECT_THAT(AdviceLine(figures, {.largest_budget_bytes = 0}), HasSubstr(others));
+  EXPECT_THAT(AdviceLine(metrics, {.largest_budget_bytes = 0}), HasSubstr(others));
   stats.share_bytes = stats.budget_bytes;
-  EXPECT_THAT(AdviceLine(figures, {.largest_budget_bytes = 0}), ::testing::Not(HasSubstr(others)));
+  EXPECT_THAT(AdviceLine(metrics, {.largest_budget_bytes = 0}), ::testing::Not(HasSubstr(others)));
 }
 
 TEST(AdviceLineTest, NamesTheCauseAndOneSetting) {
   for (const Row& row : kRows) {
-    const std::string line = AdviceLine(FiguresOf(row), row.facts);
+    const std::string line = AdviceLine(MetricsOf(row), row.facts);
     EXPECT_THAT(line, HasSubstr(row.cause)) << row.name;
     EXPECT_THAT(line, HasSubstr(row.setting)) << row.name;
   }
 }
 
 TEST(AdviceLineTest, StrictTrustIsNamedOnlyWhereMuchMustStay) {
-  Figures figures = FiguresOf(kRows[0]);
-  figures.devices[0].stats.pinned_bytes = kGiB;
-  EXPECT_THAT(AdviceLine(figures, {.strict = true}), HasSubstr("SPILLWAY_HOST_MEMORY"));
+  Metrics metrics = MetricsOf(kRows[0]);
+  metrics.devices[0].stats.pinned_bytes = kGiB;
+  EXPECT_THAT(AdviceLine(metrics, {.strict = true}), HasSubstr("SPILLWAY_HOST_MEMORY"));
 }
 
 TEST(AdviceLineTest, NoSettingHelpsOnceNothingLeavesTheGpu) {
-  Figures figures = FiguresOf(kRows[0]);
-  figures.evictions_ended = "cuSomething";
-  EXPECT_THAT(AdviceLine(figures, {}),
+  Metrics metrics = MetricsOf(kRows[0]);
+  metrics.evictions_ended = "cuSomething";
+  EXPECT_THAT(AdviceLine(metrics, {}),
               ::testing::EndsWith("; no setting would help: nothing left the GPU after cuSomething"));
 }
 
 TEST(AdviceLineTest, NothingMovedNothingSaid) {
-  EXPECT_EQ(AdviceLine(Figures(), {}), "");
-  Figures figures = FiguresOf(kRows[0]);
-  figures.devices[0].stats.spilled_bytes = figures.devices[0].stats.fetched_bytes = 0;
-  EXPECT_EQ(AdviceLine(figures, {}), "");
+  EXPECT_EQ(AdviceLine(Metrics(), {}), "");
+  Metrics metrics = MetricsOf(kRows[0]);
+  metrics.devices[0].stats.spilled_bytes = metrics.devices[0].stats.fetched_bytes = 0;
+  EXPECT_EQ(AdviceLine(metrics, {}), "");
 }
 
 TEST(AdviceLineTest, TheTimeIsThatOfAllDevices) {
-  Figures figures = FiguresOf(kRows[0]);
-  figures.devices.push_back(figures.devices[0]);
-  EXPECT_THAT(AdviceLine(figures, {}), HasSubstr("52.0 s of 200.0 s (26.0 %)"));
+  Metrics metrics = MetricsOf(kRows[0]);
+  metrics.devices.push_back(metrics.devices[0]);
+  EXPECT_THAT(AdviceLine(metrics, {}), HasSubstr("52.0 s of 200.0 s (26.0 %)"));
 }
 
 }  // namespace

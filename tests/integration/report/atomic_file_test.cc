@@ -12,7 +12,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "tests/integration/report/figures_helpers.h"
+#include "tests/integration/report/metrics_helpers.h"
 
 namespace spillway::integration {
 namespace {

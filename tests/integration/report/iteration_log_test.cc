@@ -31,10 +31,10 @@ TEST(IterationLogTest, KeepsTheLastOnes) {
 // 100 launches an iteration, 50 launches a second.
 TEST(IterationLogTest, WithoutMarksLaunchesAreCounted) {
   IterationLog log;
-  log.Note({0, 0, 0, 0});
-  log.Note({1, 50, 100, 0});  // from here on it is known to repeat
-  log.Note({3.5, 175, 100, 0});
-  log.Note({8, 400, 100, 0});
+  log.Record({0, 0, 0, 0});
+  log.Record({1, 50, 100, 0});  // from here on it is known to repeat
+  log.Record({3.5, 175, 100, 0});
+  log.Record({8, 400, 100, 0});
   const auto iterations = log.Iterations();
   ASSERT_EQ(iterations.size(), 3u);
   EXPECT_DOUBLE_EQ(iterations[0].start_seconds, 1);
@@ -46,22 +46,22 @@ TEST(IterationLogTest, WithoutMarksLaunchesAreCounted) {
 
 TEST(IterationLogTest, WhatDepartsFromTheIterationBeginsAnew) {
   IterationLog log;
-  log.Note({1, 50, 100, 0});
-  log.Note({2, 120, 100, 1});  // something else was done
-  log.Note({3, 170, 100, 1});
+  log.Record({1, 50, 100, 0});
+  log.Record({2, 120, 100, 1});  // something else was done
+  log.Record({3, 170, 100, 1});
   EXPECT_TRUE(log.Iterations().empty());
-  log.Note({4, 220, 100, 1});
+  log.Record({4, 220, 100, 1});
   ASSERT_EQ(log.Iterations().size(), 1u);
   EXPECT_DOUBLE_EQ(log.Iterations()[0].start_seconds, 2);
-  log.Note({5, 500, 0, 2});  // nothing repeats any more
+  log.Record({5, 500, 0, 2});  // nothing repeats any more
   EXPECT_EQ(log.Iterations().size(), 1u);
 }
 
 TEST(IterationLogTest, WithMarksNothingIsCounted) {
   IterationLog log;
   log.Mark(0);
-  log.Note({1, 50, 100, 0});
-  log.Note({9, 450, 100, 0});
+  log.Record({1, 50, 100, 0});
+  log.Record({9, 450, 100, 0});
   EXPECT_TRUE(log.Iterations().empty());
   log.Mark(9.5);
   EXPECT_EQ(log.Iterations().size(), 1u);

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <string>
 
-#include "tests/integration/report/figures_helpers.h"
+#include "tests/integration/report/metrics_helpers.h"
 
 namespace spillway::integration {
 namespace {

@@ -44,37 +44,37 @@ class PowerMeterTest : public ::testing::Test {
 
 TEST_F(PowerMeterTest, IsAbsentWhereNothingCanBeRead) {
   PowerMeter meter({kBusId, folder_ + "/no-such-library.so", folder_});
-  meter.Look();
-  meter.Look();
+  meter.Sample();
+  meter.Sample();
   EXPECT_FALSE(meter.Used().has_value());
 }
 
 TEST_F(PowerMeterTest, TheGpusEnergySinceTheFirstLook) {
   Write(energy_, "5000");
   PowerMeter meter = Gpu();
-  meter.Look();
+  meter.Sample();
   EXPECT_FALSE(meter.Used().has_value()) << "one look says nothing";
   Write(energy_, "12500");
-  meter.Look();
+  meter.Sample();
   ASSERT_TRUE(meter.Used().has_value());
   EXPECT_EQ(meter.Used()->gpu_joules, 7.5);
   EXPECT_FALSE(meter.Used()->cpu_joules.has_value());
   EXPECT_EQ(meter.Used()->source, "nvml");
   std::filesystem::remove(energy_);  // from now on it does not answer
-  meter.Look();
+  meter.Sample();
   EXPECT_EQ(meter.Used()->gpu_joules, 7.5);
 }
 
 TEST_F(PowerMeterTest, AGpuThatNvmlDoesNotKnowOrCannotMeasureIsAbsent) {
   PowerMeter unknown = Gpu("0000:01:00.0");
   Write(energy_, "1");
-  unknown.Look();
-  unknown.Look();
+  unknown.Sample();
+  unknown.Sample();
   EXPECT_FALSE(unknown.Used().has_value());
   std::filesystem::remove(energy_);
   PowerMeter old = Gpu();
-  old.Look();
-  old.Look();
+  old.Sample();
+  old.Sample();
   EXPECT_FALSE(old.Used().has_value());
 }
 
@@ -84,12 +84,12 @@ TEST_F(PowerMeterTest, PackagesAreAddedAndPartsOfThemAreNot) {
   SetPackage("intel-rapl:0:0", 0);
   SetPackage("dtpm", 0);
   PowerMeter meter = Processors();
-  meter.Look();
+  meter.Sample();
   SetPackage("intel-rapl:0", 300'000);
   SetPackage("intel-rapl:1", 600'000);
   SetPackage("intel-rapl:0:0", 900'000);
   SetPackage("dtpm", 900'000);
-  meter.Look();
+  meter.Sample();
   ASSERT_TRUE(meter.Used().has_value());
   EXPECT_DOUBLE_EQ(*meter.Used()->cpu_joules, 0.3);
   EXPECT_EQ(meter.Used()->source, "rapl");
@@ -98,12 +98,12 @@ TEST_F(PowerMeterTest, PackagesAreAddedAndPartsOfThemAreNot) {
 TEST_F(PowerMeterTest, ACounterThatBeginsAnewGoesOn) {
   SetPackage("intel-rapl:0", 900'000);
   PowerMeter meter = Processors();
-  meter.Look();
+  meter.Sample();
   SetPackage("intel-rapl:0", 50'000);
-  meter.Look();
+  meter.Sample();
   EXPECT_DOUBLE_EQ(*meter.Used()->cpu_joules, 0.15);
   Write(Package("intel-rapl:0") + "/energy_uj", "no number");
-  meter.Look();
+  meter.Sample();
   EXPECT_DOUBLE_EQ(*meter.Used()->cpu_joules, 0.15);
 }
 
@@ -111,8 +111,8 @@ TEST_F(PowerMeterTest, BothAreNamed) {
   SetPackage("intel-rapl:0", 0);
   Write(energy_, "0");
   PowerMeter meter = Gpu();
-  meter.Look();
-  meter.Look();
+  meter.Sample();
+  meter.Sample();
   EXPECT_EQ(meter.Used()->source, "nvml+rapl");
 }
 
@@ -121,8 +121,8 @@ TEST_F(PowerMeterTest, CountersThatMayNotBeReadAreAbsent) {
   std::filesystem::create_directories(Package("intel-rapl:0") + "/energy_uj");
   Write(Package("intel-rapl:0") + "/max_energy_range_uj", "1000000");
   PowerMeter meter = Processors();
-  meter.Look();
-  meter.Look();
+  meter.Sample();
+  meter.Sample();
   EXPECT_FALSE(meter.Used().has_value());
 }
 

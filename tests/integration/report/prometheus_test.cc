@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/integration/report/figures_helpers.h"
+#include "tests/integration/report/metrics_helpers.h"
 
 namespace spillway::integration {
 namespace {
@@ -22,11 +22,11 @@ using ::testing::Not;
 
 const PrometheusLabels kLabels = {3, 42, {}};
 
-Figures WithIteration() {
-  Figures figures = TwoDevices();
-  figures.devices[1].steady.iteration_seconds = 0.25;
-  figures.devices[1].steady.forecast.ideal_seconds = 0.2;
-  return figures;
+Metrics WithIteration() {
+  Metrics metrics = TwoDevices();
+  metrics.devices[1].steady.iteration_seconds = 0.25;
+  metrics.devices[1].steady.forecast.ideal_seconds = 0.2;
+  return metrics;
 }
 
 std::vector<std::string> LinesOf(const std::string& text) {
@@ -58,21 +58,21 @@ TEST(PrometheusTest, SamplesNameTheJobAndItsUserWhereTheyAreKnown) {
 }
 
 TEST(PrometheusTest, TheWriteBudgetIsThereWhereThereIsOne) {
-  Figures figures = TwoDevices();
-  EXPECT_THAT(PrometheusText(figures, kLabels), Not(HasSubstr("write_budget")));
-  figures.disk.write_budget_bytes = 500;
-  figures.disk.write_budget_left_bytes = 300;
-  const std::string text = PrometheusText(figures, kLabels);
+  Metrics metrics = TwoDevices();
+  EXPECT_THAT(PrometheusText(metrics, kLabels), Not(HasSubstr("write_budget")));
+  metrics.disk.write_budget_bytes = 500;
+  metrics.disk.write_budget_left_bytes = 300;
+  const std::string text = PrometheusText(metrics, kLabels);
   EXPECT_THAT(text, HasSubstr("\nspillway_write_budget_bytes{rank=\"3\",pid=\"42\"} 500\n"));
   EXPECT_THAT(text, HasSubstr("\nspillway_write_budget_left_bytes{rank=\"3\",pid=\"42\"} 300\n"));
 }
 
 TEST(PrometheusTest, PausesAreThereOnceThereWasOne) {
-  Figures figures = TwoDevices();
-  EXPECT_THAT(PrometheusText(figures, kLabels), Not(HasSubstr("pause")));
-  figures.pause.Add({.clean_bytes = 100, .host_bytes = 200, .dropped_bytes = 50, .nanos = 1'500'000'000});
-  figures.pause.outside_nanos = 2'000'000'000;
-  const std::string text = PrometheusText(figures, kLabels);
+  Metrics metrics = TwoDevices();
+  EXPECT_THAT(PrometheusText(metrics, kLabels), Not(HasSubstr("pause")));
+  metrics.pause.Add({.clean_bytes = 100, .host_bytes = 200, .dropped_bytes = 50, .nanos = 1'500'000'000});
+  metrics.pause.outside_nanos = 2'000'000'000;
+  const std::string text = PrometheusText(metrics, kLabels);
   EXPECT_THAT(text, HasSubstr("\nspillway_pauses_total{rank=\"3\",pid=\"42\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("\nspillway_paused_bytes_total{way=\"host\",rank=\"3\",pid=\"42\"} 200\n"));
   EXPECT_THAT(text, HasSubstr("\nspillway_paused_bytes_total{way=\"dropped\",rank=\"3\",pid=\"42\"} 50\n"));
@@ -81,15 +81,15 @@ TEST(PrometheusTest, PausesAreThereOnceThereWasOne) {
 }
 
 TEST(PrometheusTest, DirectoriesHaveTheirOwnSamples) {
-  Figures figures = TwoDevices();
+  Metrics metrics = TwoDevices();
   io::DirectoryStats directory;
   directory.path = "/a\"b";
   directory.errors = 3;
   directory.bytes_read = 7;
   directory.bytes_written = 5'000'000'000;
   directory.closed = true;
-  figures.disk.directories = {directory};
-  const std::string text = PrometheusText(figures, kLabels);
+  metrics.disk.directories = {directory};
+  const std::string text = PrometheusText(metrics, kLabels);
   EXPECT_THAT(
       text, HasSubstr("\nspillway_directory_errors_total{directory=\"/a\\\"b\",rank=\"3\",pid=\"42\"} 3\n"));
   EXPECT_THAT(
@@ -115,7 +115,7 @@ TEST(PrometheusTest, WhatIsNotKnownHasNoSample) {
   EXPECT_THAT(text, HasSubstr("\nspillway_iteration_seconds{device=\"1\",rank=\"3\",pid=\"42\"} 0.25\n"));
   EXPECT_THAT(text, Not(HasSubstr("spillway_iteration_seconds{device=\"0\"")));
   EXPECT_THAT(text, Not(HasSubstr("bound_seconds")));
-  EXPECT_THAT(PrometheusText(Figures(), kLabels), Not(HasSubstr("spillway_budget_bytes")));
+  EXPECT_THAT(PrometheusText(Metrics(), kLabels), Not(HasSubstr("spillway_budget_bytes")));
 }
 
 // The rules of promtool check metrics, and of the text format: metrics described once, before their samples,

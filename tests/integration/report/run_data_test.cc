@@ -32,7 +32,7 @@ class RunDataTest : public ::testing::Test {
     device_.taken_bytes = 20;
     data_.facts = &facts_;
     data_.device = &device_;
-    data_.figures = R"({"spilled_bytes":7})";
+    data_.metrics = R"({"spilled_bytes":7})";
     data_.disk_capacity = {900};
     data_.memory = &memory_;
     data_.transfers = &transfers_;

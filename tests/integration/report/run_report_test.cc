@@ -13,7 +13,7 @@
 #include "integration/report/kernel_name.h"
 #include "io/os/clock.h"
 #include "policy/trace/recorded_workload.h"
-#include "tests/integration/report/figures_helpers.h"
+#include "tests/integration/report/metrics_helpers.h"
 
 namespace spillway::integration {
 namespace {
@@ -32,7 +32,7 @@ class FakeClock : public os::Clock {
 class FakeSource : public RunSource {
  public:
   explicit FakeSource(FakeClock* clock) : clock_(clock) {}
-  std::optional<DeviceLook> Look(int device) const override {
+  std::optional<DeviceSample> Sample(int device) const override {
     ++looked;
     clock_->nanos += look_nanos;
     const auto found = looks.find(device);
@@ -51,7 +51,7 @@ class FakeSource : public RunSource {
   void AskForIteration(int) const override { ++asked_iteration; }
   std::shared_ptr<const Predictor::Followed> LastIteration(int) const override { return last_iteration; }
 
-  std::map<int, DeviceLook> looks;
+  std::map<int, DeviceSample> looks;
   std::vector<allocator::LargeBlock> largest;
   std::vector<io::DirectoryStats> directories;
   std::vector<ReportedPause> pauses;
@@ -84,7 +84,7 @@ class RunReportTest : public ReportFileTest {
     facts_.pid = 42;
     facts_.directories = {"/nvme0"};
     source_.directories.resize(1);
-    figures_.devices.resize(1);
+    metrics_.devices.resize(1);
   }
   // Time 0 is so many seconds ago.
   RunReport Report(double ago = 0) {
@@ -103,7 +103,7 @@ class RunReportTest : public ReportFileTest {
   FakeSource source_{&clock_};
   RunFacts facts_;
   AdviceFacts advice_;
-  Figures figures_;
+  Metrics metrics_;
 };
 
 TEST_F(RunReportTest, MovesAndStallsOfTheDeviceComeIntoItsFile) {
@@ -112,7 +112,7 @@ TEST_F(RunReportTest, MovesAndStallsOfTheDeviceComeIntoItsFile) {
   motion->OnMove({MoveKind::kGpuToHost, BlockId(0, 5), 100, facts_.origin_nanos, facts_.origin_nanos + 1000});
   motion->OnStall({StallCause::kChunks, BlockId(0, 5), 7, facts_.origin_nanos, 2'000'000'000, 0});
   motion->OnStall({StallCause::kChunks, BlockId(0, 6), 8, facts_.origin_nanos, 1, 0});
-  report.Write(figures_, /*ended=*/false);
+  report.Write(metrics_, /*ended=*/false);
   json data = Written(path());
   EXPECT_EQ(data["job"]["ended"], false);
   EXPECT_EQ(data["moves"]["bytes"], json({100}));
@@ -120,19 +120,19 @@ TEST_F(RunReportTest, MovesAndStallsOfTheDeviceComeIntoItsFile) {
   ASSERT_EQ(data["costliest_kernels"].size(), 1u) << "a kernel without a name is none";
   EXPECT_EQ(data["costliest_kernels"][0]["stalled_s"], 2);
   EXPECT_FALSE(data["costliest_kernels"][0].contains("seconds"));
-  report.Write(figures_, /*ended=*/true);
+  report.Write(metrics_, /*ended=*/true);
   EXPECT_EQ(Written(path())["job"]["ended"], true);
 }
 
 TEST_F(RunReportTest, KernelsThatReachHostMemoryAreNamed) {
   RunReport report = Report();
   allocator::MotionObserver* const motion = report.AddDevice({});
-  report.Write(figures_, /*ended=*/false);
+  report.Write(metrics_, /*ended=*/false);
   EXPECT_FALSE(Written(path()).contains("reaching_kernels"));
   motion->OnReach(7, 2 << 20);
   motion->OnReach(7, 6 << 20);
   motion->OnReach(8, 1);  // without a name
-  report.Write(figures_, /*ended=*/true);
+  report.Write(metrics_, /*ended=*/true);
   EXPECT_EQ(Written(path())["reaching_kernels"],
             json::parse(R"([{"kernel":"gemm","launches":2,"bytes":8388608,"most_bytes":6291456}])"));
   EXPECT_TRUE(Written(path())["costliest_kernels"].empty()) << "it waited for nothing";
@@ -144,15 +144,15 @@ TEST_F(RunReportTest, TransfersAreWhatTheCountersGrewBy) {
   allocator::ResidencyStats& now = source_.looks[0].stats;
   now.spilled_bytes = 1000;
   source_.directories[0].bytes_written = 600;
-  report.Look();
+  report.Sample();
   now.spilled_bytes = 1500;
   now.fetched_bytes = 70;
   now.live_bytes = 9;
-  figures_.devices[0].stats = now;
-  figures_.seconds = 30;
+  metrics_.devices[0].stats = now;
+  metrics_.seconds = 30;
   source_.directories[0].bytes_read = 4;
   source_.directories[0].file_bytes = 4096;
-  report.Write(figures_, true);
+  report.Write(metrics_, true);
   const json data = Written(path());
   EXPECT_EQ(Sum(data["transfers"]["to_host_bytes"]), 1500u);
   EXPECT_EQ(Sum(data["transfers"]["to_gpu_bytes"]), 70u);
@@ -169,9 +169,9 @@ TEST_F(RunReportTest, FurtherDevicesHaveFilesOfTheirOwn) {
     facts.device = device;
     report.AddDevice(facts);
   }
-  figures_.devices.resize(2);
-  figures_.devices[1].device = 2;
-  report.Write(figures_, true);
+  metrics_.devices.resize(2);
+  metrics_.devices[1].device = 2;
+  report.Write(metrics_, true);
   EXPECT_EQ(Written(path())["job"]["device_index"], 2) << "the first that was used";
   EXPECT_EQ(Written(path() + ".gpu0")["job"]["device_index"], 0);
 }
@@ -184,12 +184,12 @@ TEST_F(RunReportTest, ADeviceThatFailsToStartDoesNotTakeTheFile) {
     facts.device = device;
     report.AddDevice(facts);
   }
-  figures_.devices[0].device = 2;
-  report.Write(figures_, false);
+  metrics_.devices[0].device = 2;
+  report.Write(metrics_, false);
   EXPECT_EQ(Written(path())["job"]["device_index"], 2);
-  figures_.devices.resize(2);
-  figures_.devices[1].device = 1;
-  report.Write(figures_, true);
+  metrics_.devices.resize(2);
+  metrics_.devices[1].device = 1;
+  report.Write(metrics_, true);
   EXPECT_EQ(Written(path())["job"]["device_index"], 2) << "a file keeps its device";
   EXPECT_EQ(Written(path() + ".gpu1")["job"]["device_index"], 1);
 }
@@ -199,20 +199,20 @@ TEST_F(RunReportTest, LooksComeOnceASecondAtLeast) {
   RunReport report = Report();
   report.AddDevice({});
   source_.look_nanos = 1'000'000;
-  report.Look();
+  report.Sample();
   const int64_t first = clock_.nanos - source_.look_nanos;
   clock_.nanos = first + 99 * source_.look_nanos;
-  report.Look();
+  report.Sample();
   EXPECT_EQ(source_.looked, 1) << "no more than 1 % of the time";
   clock_.nanos = first + 100 * source_.look_nanos;
-  report.Look();
+  report.Sample();
   EXPECT_EQ(source_.looked, 2);
   clock_.nanos += 1'000'000'000;
   source_.look_nanos = 500'000'000;
-  report.Look();
+  report.Sample();
   EXPECT_EQ(source_.looked, 3);
   clock_.nanos += 500'000'000;  // a second after it began
-  report.Look();
+  report.Sample();
   EXPECT_EQ(source_.looked, 4);
 }
 
@@ -220,15 +220,15 @@ TEST_F(RunReportTest, TheAdviceOfTheMomentIsInTheFile) {
   advice_.least_recently_used = true;
   RunReport report = Report();
   report.AddDevice({});
-  figures_.seconds = 10;
-  report.Write(figures_, false);
+  metrics_.seconds = 10;
+  report.Write(metrics_, false);
   EXPECT_FALSE(Written(path()).contains("advice")) << "nothing was moved";
-  allocator::ResidencyStats& stats = figures_.devices[0].stats;
+  allocator::ResidencyStats& stats = metrics_.devices[0].stats;
   stats.spilled_bytes = stats.fetched_bytes = 100;
   stats.lost_arrival_nanos = 5'000'000'000;
-  report.Write(figures_, true);
-  EXPECT_EQ(Written(path())["advice"], AdviceLine(figures_, advice_));
-  EXPECT_THAT(AdviceLine(figures_, advice_), ::testing::HasSubstr("SPILLWAY_POLICY=plan"));
+  report.Write(metrics_, true);
+  EXPECT_EQ(Written(path())["advice"], AdviceLine(metrics_, advice_));
+  EXPECT_THAT(AdviceLine(metrics_, advice_), ::testing::HasSubstr("SPILLWAY_POLICY=plan"));
 }
 
 // Templates have commas, which the iteration's file cannot have, and names of hundreds of bytes.
@@ -239,7 +239,7 @@ TEST_F(RunReportTest, AKernelIsOneRowWhateverItsName) {
   report.SetIterations({{0, TwoLaunches()}},
                        [this](uint64_t tag) { return tag == 7 ? source_.gemm : "gemm<4, 2>"; });
   motion->OnStall({StallCause::kArrival, BlockId(), 7, 0, 3'000'000'000, 0});
-  report.Write(figures_, true);
+  report.Write(metrics_, true);
   const json kernels = Written(path())["costliest_kernels"];
   ASSERT_EQ(kernels.size(), 2u);
   EXPECT_EQ(kernels[0]["stalled_s"], 3);
@@ -254,9 +254,9 @@ TEST_F(RunReportTest, ADeviceThatIsNotInServiceIsNotLookedAt) {
   ReportedDevice facts;
   facts.device = 1;
   report.AddDevice(facts);
-  report.Look();
-  figures_.devices[0].device = 3;  // one that was never added
-  report.Write(figures_, true);
+  report.Sample();
+  metrics_.devices[0].device = 3;  // one that was never added
+  report.Write(metrics_, true);
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
@@ -265,12 +265,12 @@ TEST_F(RunReportTest, TheLargestBlocksAreThoseOfTheMostThatLived) {
   allocator::MotionObserver* const motion = report.AddDevice({});
   source_.looks[0].stats.live_bytes = 100;
   source_.largest = {{64, true, 11, BlockId(0, 3)}, {32, false, std::nullopt, BlockId(0, 4)}};
-  report.Look();
+  report.Sample();
   motion->OnMove({MoveKind::kGpuToHost, BlockId(0, 3), 64, 0, 0});
   source_.largest.clear();
-  figures_.seconds = 9;
-  figures_.devices[0].stats.live_bytes = 50;  // at the end nearly all are gone
-  report.Write(figures_, true);
+  metrics_.seconds = 9;
+  metrics_.devices[0].stats.live_bytes = 50;  // at the end nearly all are gone
+  report.Write(metrics_, true);
   EXPECT_EQ(source_.asked_largest, 1);
   const json blocks = Written(path())["largest_blocks"];
   ASSERT_EQ(blocks.size(), 2u);
@@ -286,10 +286,10 @@ TEST_F(RunReportTest, OfTheBlocksOfThePeakThoseThatMovedMostAreNamed) {
   allocator::MotionObserver* const motion = report.AddDevice({});
   source_.looks[0].stats.live_bytes = 100;
   for (uint32_t i = 0; i < 30; ++i) source_.largest.push_back({100 - i, true, std::nullopt, BlockId(0, i)});
-  report.Look();
+  report.Sample();
   motion->OnMove({MoveKind::kGpuToHost, BlockId(0, 29), 71, 0, 0});
   motion->OnMove({MoveKind::kGpuToHost, BlockId(0, 25), 75, 0, 0});
-  report.Write(figures_, true);
+  report.Write(metrics_, true);
   const json blocks = Written(path())["largest_blocks"];
   ASSERT_EQ(blocks.size(), 20u);
   EXPECT_EQ(blocks[0]["block"], 25);
@@ -300,23 +300,23 @@ TEST_F(RunReportTest, OfTheBlocksOfThePeakThoseThatMovedMostAreNamed) {
 TEST_F(RunReportTest, TheIterationIsThereBeforeTheEnd) {
   RunReport report = Report(3);
   report.AddDevice({});
-  report.Look();
+  report.Sample();
   EXPECT_EQ(source_.asked_iteration, 1);
-  figures_.seconds = 9;
-  report.Write(figures_, /*ended=*/false);
+  metrics_.seconds = 9;
+  report.Write(metrics_, /*ended=*/false);
   EXPECT_EQ(source_.asked_iteration, 2) << "nothing is known yet";
   EXPECT_FALSE(Written(path()).contains("iteration"));
   source_.last_iteration = std::make_shared<Predictor::Followed>(TwoLaunches());
-  figures_.seconds = 20;
-  report.Write(figures_, false);
+  metrics_.seconds = 20;
+  report.Write(metrics_, false);
   EXPECT_EQ(source_.asked_iteration, 3);
   EXPECT_TRUE(Written(path()).contains("iteration"));
   EXPECT_EQ(Written(path())["costliest_kernels"][0]["kernel"], "gemm");
-  figures_.seconds = 39;
-  report.Write(figures_, false);
+  metrics_.seconds = 39;
+  report.Write(metrics_, false);
   EXPECT_EQ(source_.asked_iteration, 3) << "again when the run is twice as old";
-  figures_.seconds = 41;
-  report.Write(figures_, false);
+  metrics_.seconds = 41;
+  report.Write(metrics_, false);
   EXPECT_EQ(source_.asked_iteration, 4);
 }
 
@@ -329,7 +329,7 @@ TEST_F(RunReportTest, WhatIsKnownOfTheIterationAtTheEnd) {
   report.SetIterations({{0, followed}, {1, std::nullopt}, {2, followed}},
                        [](uint64_t tag) { return tag == 7 ? "gemm" : "add"; });
   motion->OnStall({StallCause::kArrival, BlockId(), 7, 0, 3'000'000'000, 0});
-  report.Write(figures_, true);
+  report.Write(metrics_, true);
   const json data = Written(path());
   EXPECT_EQ(data["iterations"]["kind"], json({0}));
   EXPECT_NEAR(data["active"]["share"].get<double>(), (2.0 / 6 + 1) / 2, 1e-9);

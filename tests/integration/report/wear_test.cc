@@ -20,27 +20,27 @@ constexpr uint64_t kTb = 1'000'000'000'000;
 
 TEST(WearReportsTest, NamesTheSettingOnceWhereMuchIsWrittenToADirectoryThatNobodyChose) {
   WearReports wear({nullptr, "/var/tmp"});
-  EXPECT_THAT(wear.Look(1, 0), IsEmpty());
-  EXPECT_THAT(wear.Look(3 * kHour, 6 * kTb - 1), IsEmpty());
-  EXPECT_THAT(wear.Look(3 * kHour + 10, 6 * kTb),
+  EXPECT_THAT(wear.Update(1, 0), IsEmpty());
+  EXPECT_THAT(wear.Update(3 * kHour, 6 * kTb - 1), IsEmpty());
+  EXPECT_THAT(wear.Update(3 * kHour + 10, 6 * kTb),
               ElementsAre(AllOf(HasSubstr("this job has written 6.0 TB to /var/tmp within a day"),
                                 HasSubstr("600 TBW"), HasSubstr("SPILLWAY_WRITE_BUDGET (such as 2TB/day)"),
                                 HasSubstr("SPILLWAY_DIRS"))));
-  EXPECT_THAT(wear.Look(4 * kHour, 12 * kTb), IsEmpty()) << "once";
+  EXPECT_THAT(wear.Update(4 * kHour, 12 * kTb), IsEmpty()) << "once";
 }
 
 TEST(WearReportsTest, MuchIsMuchWithinADay) {
   WearReports slow({nullptr, "/var/tmp"});
   for (int hour = 0; hour < 24 * 30; ++hour)  // 5.3 TB a day
-    EXPECT_THAT(slow.Look(hour * kHour, static_cast<uint64_t>(hour) * kTb * 22 / 100), IsEmpty()) << hour;
+    EXPECT_THAT(slow.Update(hour * kHour, static_cast<uint64_t>(hour) * kTb * 22 / 100), IsEmpty()) << hour;
   // Then faster.
-  EXPECT_THAT(slow.Look(24 * 30 * kHour, 24 * 30 * kTb * 22 / 100 + 2 * kTb),
+  EXPECT_THAT(slow.Update(24 * 30 * kHour, 24 * 30 * kTb * 22 / 100 + 2 * kTb),
               ElementsAre(HasSubstr("6.0 TB")));
 }
 
 TEST(WearReportsTest, SaysNothingOfDirectoriesThatWereChosen) {
   WearReports wear({nullptr, ""});
-  EXPECT_THAT(wear.Look(kHour, 100 * kTb), IsEmpty());
+  EXPECT_THAT(wear.Update(kHour, 100 * kTb), IsEmpty());
 }
 
 TEST(WearReportsTest, SaysOnceThatTheBudgetIsSpentAndAgainTheNextTime) {
@@ -48,25 +48,25 @@ TEST(WearReportsTest, SaysOnceThatTheBudgetIsSpentAndAgainTheNextTime) {
   io::WriteBudget budget(
       {.bytes = kTb, .interval = std::chrono::hours(24), .path = "", .unix_nanos = [&now] { return now; }});
   WearReports wear({&budget, ""});
-  EXPECT_THAT(wear.Look(1, 0), IsEmpty());
-  budget.Note(kTb);
-  EXPECT_THAT(wear.Look(11, kTb),
+  EXPECT_THAT(wear.Update(1, 0), IsEmpty());
+  budget.Record(kTb);
+  EXPECT_THAT(wear.Update(11, kTb),
               ElementsAre(AllOf(HasSubstr("the write budget (SPILLWAY_WRITE_BUDGET) is spent"),
                                 HasSubstr("for 91 min at least"), HasSubstr("up to 11.6 MB/s"))));
-  EXPECT_THAT(wear.Look(21, kTb), IsEmpty());
+  EXPECT_THAT(wear.Update(21, kTb), IsEmpty());
   now += 12 * 3600 * int64_t{1'000'000'000};
-  EXPECT_THAT(wear.Look(31, kTb), IsEmpty());
-  budget.Note(kTb);
-  EXPECT_THAT(wear.Look(41, 2 * kTb), ElementsAre(HasSubstr("is spent")));
+  EXPECT_THAT(wear.Update(31, kTb), IsEmpty());
+  budget.Record(kTb);
+  EXPECT_THAT(wear.Update(41, 2 * kTb), ElementsAre(HasSubstr("is spent")));
 }
 
 TEST(WearReportsTest, SaysOnceThatTheRecordCannotBeHad) {
   io::WriteBudget budget(
       {.bytes = kTb, .interval = std::chrono::hours(24), .path = "/proc/self/no/such/writes"});
   WearReports wear({&budget, ""});
-  EXPECT_THAT(wear.Look(1, 0), ElementsAre(AllOf(HasSubstr("the record of SPILLWAY_WRITE_BUDGET: "),
-                                                 HasSubstr("/no/such/writes"))));
-  EXPECT_THAT(wear.Look(11, 0), IsEmpty());
+  EXPECT_THAT(wear.Update(1, 0), ElementsAre(AllOf(HasSubstr("the record of SPILLWAY_WRITE_BUDGET: "),
+                                                   HasSubstr("/no/such/writes"))));
+  EXPECT_THAT(wear.Update(11, 0), IsEmpty());
 }
 
 TEST(WriteRecordPathTest, LiesInTheUsersCache) {

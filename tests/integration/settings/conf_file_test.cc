@@ -146,9 +146,9 @@ TEST_F(ConfFileTest, ItBelongsToTheUserOrRoot) {
 }
 
 TEST_F(ConfFileTest, OnlyAPlainFileOfSomeSizeIsRead) {
-  Write(std::string(kMostConfFileBytes, '#'));
+  Write(std::string(kMaxConfFileBytes, '#'));
   EXPECT_EQ(Read(kConfOfUser), 1);
-  Write(std::string(kMostConfFileBytes + 1, '#'));
+  Write(std::string(kMaxConfFileBytes + 1, '#'));
   EXPECT_EQ(Read(kConfOfUser), -1);
   EXPECT_THAT(file_.problem, HasSubstr("more than 64 KiB"));
   EXPECT_THAT(ProblemOf(std::string("log=info\0", 9)), HasSubstr("zero byte"));

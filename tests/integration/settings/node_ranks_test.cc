@@ -120,7 +120,7 @@ const Row kRows[] = {
     {"more than a node has",
      {{"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2147483647"}},
      1,
-     kMostRanks,
+     kMaxRanks,
      "torchrun"},
     {"empty is not set", {{"LOCAL_RANK", ""}, {"LOCAL_WORLD_SIZE", ""}}, 0, 0, ""},
 };

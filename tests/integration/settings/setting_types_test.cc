@@ -36,8 +36,8 @@ TEST(SizeTypesTest, DifferInSharesAndInTheLeast) {
   EXPECT_EQ(ShareAboveZero::Read("64MiB", "").value()->bytes, uint64_t{64} << 20);
   EXPECT_EQ(ShareAboveZero::Read("1%", "").value()->percent, 1);
   EXPECT_FALSE(ShareAboveZero::Read("63MiB", "").ok());
-  EXPECT_EQ(PlainSize::Read("2MiB", "").value()->bytes, kLeastSize);
-  EXPECT_EQ(Share::Read("2MiB", "").value()->bytes, kLeastSize);
+  EXPECT_EQ(PlainSize::Read("2MiB", "").value()->bytes, kMinSize);
+  EXPECT_EQ(Share::Read("2MiB", "").value()->bytes, kMinSize);
   for (const char* text : {"1", "20", "2000KiB", "0.5"}) {
     EXPECT_FALSE(PlainSize::Read(text, "").ok()) << text;
     EXPECT_FALSE(Share::Read(text, "").ok()) << text;

@@ -226,12 +226,12 @@ TEST_F(DriverHardwareOrderTest, LaunchesThatOverlapDoNotKeepALoadWaiting) {
   ASSERT_EQ(UseWith(R"("cuLaunchKernel": {)",
                     R"("cuLaunchKernel": {"call_us": {"value": 5000, "source": "a test"}, )"),
             0);
-  constexpr int kMost = 200;  // a second and more
+  constexpr int kMax = 200;  // a second and more
   std::atomic<bool> loaded{false};
   std::atomic<int> launched{0};
   const auto launch = [&] {
     const TestStream stream(CU_STREAM_NON_BLOCKING);
-    while (!loaded && ++launched < kMost) EXPECT_EQ(quick.Launch(stream, {}), CUDA_SUCCESS);
+    while (!loaded && ++launched < kMax) EXPECT_EQ(quick.Launch(stream, {}), CUDA_SUCCESS);
     EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
   };
   std::thread one = Start(launch), two = Start(launch), three = Start(launch);
@@ -241,7 +241,7 @@ TEST_F(DriverHardwareOrderTest, LaunchesThatOverlapDoNotKeepALoadWaiting) {
   EXPECT_EQ(cuModuleLoadData(&module, image.c_str()), CUDA_SUCCESS);
   loaded = true;
   for (std::thread* thread : {&one, &two, &three}) thread->join();
-  EXPECT_LT(launched, kMost / 2);
+  EXPECT_LT(launched, kMax / 2);
   EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
 }
 

@@ -56,7 +56,7 @@ TEST_F(DriverOrderTest, OneStreamRunsInOrder) {
 }
 
 TEST_F(DriverOrderTest, TheHostWaitsWhenItIsFarAheadOfTheDevice) {
-  constexpr int kMostAhead = 1024;
+  constexpr int kMaxAhead = 1024;
   TestStream stream(CU_STREAM_NON_BLOCKING);
   std::atomic<int> ran{0}, most{0};
   HostCall launches;
@@ -65,13 +65,13 @@ TEST_F(DriverOrderTest, TheHostWaitsWhenItIsFarAheadOfTheDevice) {
     ++ran;
   });
   launches.Run([&] {
-    for (int launched = 1; launched <= 3 * kMostAhead; ++launched) {
+    for (int launched = 1; launched <= 3 * kMaxAhead; ++launched) {
       ASSERT_EQ(kernel.Launch(stream, {}), CUDA_SUCCESS);
       most = std::max(most.load(), launched - ran.load());
     }
   });
   ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
-  EXPECT_LE(most, kMostAhead);
+  EXPECT_LE(most, kMaxAhead);
 }
 
 TEST_F(DriverOrderTest, LegacyStreamWaitsForBlockingStreams) {

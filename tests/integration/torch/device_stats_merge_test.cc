@@ -43,7 +43,7 @@ TEST(DeviceStatsMergeTest, OurBlocksCountAsLargeOnes) {
 TEST(DeviceStatsMergeTest, CommonPeaksAreOfOneMoment) {
   DeviceStatsMerge merge;
   merge.OnAllocate(3000, 3000);
-  merge.NotePeaks(NativeWith(0), merge.native_total());
+  merge.RecordPeaks(NativeWith(0), merge.native_total());
   merge.OnFree(3000, 3000);
   merge.OnAllocate(1000, 1000);
   const Stats stats = merge.Merge(NativeWith(500));
@@ -55,7 +55,7 @@ TEST(DeviceStatsMergeTest, NativeIsAskedOnlyWhenAPeakMayHaveRisen) {
   DeviceStatsMerge merge;
   merge.OnAllocate(1 << 20, 1 << 20);
   EXPECT_TRUE(merge.PeaksMayHaveRisen());
-  merge.NotePeaks(NativeWith(0), merge.native_total());
+  merge.RecordPeaks(NativeWith(0), merge.native_total());
   EXPECT_FALSE(merge.PeaksMayHaveRisen());
   merge.OnFree(1 << 20, 1 << 20);
   merge.OnNative(4096);  // small beside what was freed
@@ -67,7 +67,7 @@ TEST(DeviceStatsMergeTest, NativeIsAskedOnlyWhenAPeakMayHaveRisen) {
 TEST(DeviceStatsMergeTest, ResetsForgetWhatWas) {
   DeviceStatsMerge merge;
   merge.OnAllocate(3000, 3000);
-  merge.NotePeaks(NativeWith(0), merge.native_total());
+  merge.RecordPeaks(NativeWith(0), merge.native_total());
   merge.OnFree(3000, 3000);
   merge.OnRetry();
   merge.OnOutOfMemory();

@@ -29,7 +29,7 @@ class WaitTest : public testing::Test {
   }
   void After(WaitList* list, int64_t seconds) {
     clock_.now += seconds * kSecond;
-    list->Look();
+    list->Scan();
   }
 
   HandClock clock_;
@@ -80,8 +80,8 @@ TEST_F(WaitTest, CountsWhatIsOverAndWhatIsUnderWay) {
   }
   const Wait wait(&list, WaitKind::kArrival, "block 7");
   clock_.now += 2 * kSecond;
-  const auto figures = list.Figures();
-  const WaitList::Totals& arrivals = figures[static_cast<size_t>(WaitKind::kArrival)];
+  const auto metrics = list.Metrics();
+  const WaitList::Totals& arrivals = metrics[static_cast<size_t>(WaitKind::kArrival)];
   EXPECT_EQ(arrivals.ended, 1u);
   EXPECT_EQ(arrivals.nanos, static_cast<uint64_t>(3 * kSecond));
   EXPECT_EQ(arrivals.now, 1u);

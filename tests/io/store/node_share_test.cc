@@ -115,16 +115,16 @@ TEST_F(NodeShareTest, SeesWhatOthersHold) {
   NodeShare second(Options());
   ASSERT_TRUE(first.entered() && second.entered());
   ASSERT_TRUE(first.Register(100 * kMiB, kTotal));
-  second.Look();
+  second.Scan();
   EXPECT_EQ(second.peers(), 1u);
   EXPECT_EQ(second.taken_by_peers(), 100 * kMiB);
   EXPECT_EQ(second.MostToTake(kTotal), kTotal - 100 * kMiB);
   ASSERT_TRUE(first.Register(0, kTotal));
-  second.Look();
+  second.Scan();
   EXPECT_EQ(second.peers(), 1u) << "one that holds nothing is there, too";
   EXPECT_EQ(second.taken_by_peers(), 0u);
   first.Close();
-  second.Look();
+  second.Scan();
   EXPECT_EQ(second.peers(), 0u);
   EXPECT_EQ(second.MostToTake(kTotal), kTotal);
 }
@@ -135,7 +135,7 @@ TEST_F(NodeShareTest, NoMoreIsHeldThanThereIs) {
   NodeShare second(Options());
   EXPECT_FALSE(second.Register(kMiB, kTotal)) << "it has to wait for the first";
   EXPECT_EQ(second.taken(), 0u);
-  first.Look();
+  first.Scan();
   EXPECT_EQ(first.taken_by_peers(), 0u) << "a refused one leaves nothing behind";
   ASSERT_TRUE(first.Register(kTotal / 2, kTotal)) << "less than before is always had";
   EXPECT_TRUE(second.Register(kTotal / 2, kTotal));
@@ -146,10 +146,10 @@ TEST_F(NodeShareTest, UnitsAreRoundedUpAndEnd) {
   NodeShare first(Options());
   NodeShare second(Options());
   ASSERT_TRUE(first.Register(1, kTotal));
-  second.Look();
+  second.Scan();
   EXPECT_EQ(second.taken_by_peers(), kMiB);
   ASSERT_TRUE(first.Register(uint64_t{1} << 60, UINT64_MAX)) << "more than a lock can say: it says the most";
-  second.Look();
+  second.Scan();
   EXPECT_EQ(second.peers(), 1u);
   EXPECT_GT(second.taken_by_peers(), uint64_t{4} << 40);
 }
@@ -158,7 +158,7 @@ TEST_F(NodeShareTest, AccountsAreApart) {
   NodeShare first(Options(0, "a"));
   NodeShare second(Options(0, "b"));
   ASSERT_TRUE(first.Register(kTotal, kTotal));
-  second.Look();
+  second.Scan();
   EXPECT_EQ(second.peers(), 0u);
   EXPECT_TRUE(second.Register(kTotal, kTotal));
 }
@@ -189,7 +189,7 @@ TEST_F(NodeShareTest, OneThatIsKilledIsGoneAtOnce) {
   const int64_t killed = os::Clock::System()->NowNanos();
   End(holder);
   children_.clear();
-  share.Look();
+  share.Scan();
   EXPECT_EQ(share.taken_by_peers(), 0u);
   EXPECT_LT(os::Clock::System()->NowNanos() - killed, 1'000'000'000);
   EXPECT_TRUE(share.Register(kTotal, kTotal));

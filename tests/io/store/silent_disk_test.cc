@@ -210,7 +210,7 @@ TEST(DriveWaitTest, ARequestThatTakesLongNamesDriveAndDirectoryUntilItIsGivenUp)
       [&] { return WaitsFor(waits, os::WaitKind::kDrive, "a write to " + directory.path()); }));
   EXPECT_TRUE(absl::IsDeadlineExceeded(waiter.WaitAll()[0]));
   EXPECT_TRUE(tests::WaitUntil([&] { return waits.UnderWay().empty(); }));
-  EXPECT_EQ(waits.Figures()[static_cast<size_t>(os::WaitKind::kDrive)].ended, 2u);  // with that of the start
+  EXPECT_EQ(waits.Metrics()[static_cast<size_t>(os::WaitKind::kDrive)].ended, 2u);  // with that of the start
   EXPECT_EQ(store->capacity_bytes(), 0u);
 }
 

@@ -75,7 +75,7 @@ TEST(TransferOrderTest, AFullDirectionWaitsThoughNothingElseDoes) {
   using Load = TransferOrder::Load;
   TransferOrder order;
   order.Push(Waiting(TransferClass::kWrite, 1, 10));
-  for (int i = 0; i < 2 * TransferOrder::kMostPassedOver; ++i)
+  for (int i = 0; i < 2 * TransferOrder::kMaxPassedOver; ++i)
     EXPECT_EQ(order.Next({Load::kLight, Load::kFull}), nullptr);
   order.Push(Waiting(TransferClass::kPrefetchRead, 2, 1));
   EXPECT_EQ(order.Next({Load::kBusy, Load::kFull})->slot, 2u);

@@ -249,7 +249,7 @@ TEST_F(PlanCursorTest, WhatIsAwayAtTheStartOrLeavesUnplannedComesBackForItsNextU
   EXPECT_EQ(cursor.NextUse(1, 5), 14u);
   EXPECT_THAT(At(0, 1), ElementsAre("fetch 1"));
   fake.Put(2, BlockPlace::kAway);
-  cursor.NoteUnplanned(2, 10, 0);
+  cursor.RecordUnplanned(2, 10, 0);
   EXPECT_THAT(At(1, 1), ElementsAre("fetch 2"));
 }
 

@@ -198,7 +198,7 @@ TEST(RuntimePlannerTest, ContentKnownToBeReadOnlyIsCopiedEarlyAndOnce) {
     trace.AddLaunch(k, std::vector<TraceBlock>{block});
     const std::vector<Bytes> bytes = {sizes.at(block)};
     times.Add({KindOf(k, bytes)}, 100 * kMs);
-    for (uint32_t i = 0; one && k != 0 && i < WriteFacts::kLooksForNo; ++i) facts.Note({k, 1}, 0, false);
+    for (uint32_t i = 0; one && k != 0 && i < WriteFacts::kSamplesForNo; ++i) facts.Record({k, 1}, 0, false);
   }
   RuntimePlanner planner(MakeRecordedWorkload(trace, 0, 24, sizes, &times, &facts),
                          MachineOf(150 * kMB, 1000 * kMB));

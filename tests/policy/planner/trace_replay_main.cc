@@ -55,8 +55,8 @@ RecordedWorkload Recorded(const Workload& workload, bool writes_known) {
       }
       const LaunchForm form{k + 1, static_cast<uint32_t>(blocks.size())};
       for (size_t operand = written; operand < blocks.size(); ++operand) {
-        for (uint32_t look = 0; look < WriteFacts::kLooksForNo; ++look)
-          facts.Note(form, static_cast<uint32_t>(operand), false);
+        for (uint32_t look = 0; look < WriteFacts::kSamplesForNo; ++look)
+          facts.Record(form, static_cast<uint32_t>(operand), false);
       }
       trace.AddLaunch(k + 1, blocks);
     }

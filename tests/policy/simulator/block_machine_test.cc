@@ -206,7 +206,7 @@ TEST(BlockMachineTest, HostMemoryAndDiskTogether) {
 // Directions of PCIe that slow each other down make it no faster.
 TEST(BlockMachineTest, DirectionsThatShareTakeLonger) {
   const RecordedWorkload recorded = TrainingJob().Recorded(17);
-  Machine machine = MachineFor(recorded, 0.5, 0.7, kMostWorkloadBytes);
+  Machine machine = MachineFor(recorded, 0.5, 0.7, kMaxWorkloadBytes);
   const auto alone = CarryOut(recorded, machine, nullptr);
   machine.pcie_both = {0.6 * machine.pcie_in, 0.6 * machine.pcie_out};
   const auto both = CarryOut(recorded, machine, nullptr);

@@ -35,8 +35,8 @@ class MachineBlocksTest : public testing::Test {
   static constexpr Nanos kForever = 1'000'000'000'000, kSecond = 1'000'000'000;
   Machine machine_ = Small();
   const ExecutionOptions options_ = {.iterations = 3};
-  ExecutionFigures figures_{1, options_};
-  MachineBlocks blocks_{std::vector<Bytes>(4, 8 * kMebibyte), machine_, &figures_};
+  ExecutionStats metrics_{1, options_};
+  MachineBlocks blocks_{std::vector<Bytes>(4, 8 * kMebibyte), machine_, &metrics_};
   Nanos now_ = 0;
 };
 

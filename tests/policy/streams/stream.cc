@@ -70,9 +70,9 @@ class Reader {
     if (!(*words >> std::hex >> tag >> std::dec >> operand >> fact)) return false;
     for (const uint32_t blocks : blocks_of_[tag]) {
       const LaunchForm form{tag, blocks};
-      for (uint32_t look = 0; fact == 1 && look < WriteFacts::kLooksForNo; ++look)
-        stream.facts.Note(form, operand, /*changed=*/false);
-      if (fact == 2) stream.facts.Note(form, operand, /*changed=*/true);
+      for (uint32_t look = 0; fact == 1 && look < WriteFacts::kSamplesForNo; ++look)
+        stream.facts.Record(form, operand, /*changed=*/false);
+      if (fact == 2) stream.facts.Record(form, operand, /*changed=*/true);
     }
     return true;
   }

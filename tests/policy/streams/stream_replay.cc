@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "policy/model/plan_cursor.h"
-#include "policy/simulator/execution_figures.h"
+#include "policy/simulator/execution_stats.h"
 #include "policy/simulator/machine_blocks.h"
 #include "tests/policy/streams/stream_follower.h"
 
@@ -35,8 +35,8 @@ class Job final : private PlanMover {
         last_(static_cast<int64_t>(stream.MeasuredTo())),
         named_(stream.trace.end()),
         writes_(stream.trace.end()),
-        figures_(stream.trace.end(), execution_),
-        blocks_(SizesOf(stream), options.machine, &figures_),
+        metrics_(stream.trace.end(), execution_),
+        blocks_(SizesOf(stream), options.machine, &metrics_),
         cursor_(this) {
     std::set<TraceBlock> fresh;
     auto event = stream.trace.events().begin();
@@ -160,7 +160,7 @@ class Job final : private PlanMover {
     for (const auto& [key, id] : order) {
       if (coming >= wanted) break;
       coming += blocks_.BytesOf(id);
-      cursor_.NoteUnplanned(id, blocks_.BytesOf(id), static_cast<LaunchIndex>(completed_));
+      cursor_.RecordUnplanned(id, blocks_.BytesOf(id), static_cast<LaunchIndex>(completed_));
       blocks_.Leave(id, PlanTier::kHost, MachineBlocks::kNotYet);
     }
     return coming != before;
@@ -195,7 +195,7 @@ class Job final : private PlanMover {
   std::vector<std::set<PlanBlock>> named_, writes_;  // by launch
   std::span<const BlockEvent>::iterator event_;      // the next that the host comes to
   const ExecutionOptions execution_ = {.iterations = 1};
-  ExecutionFigures figures_;  // of which nothing is taken
+  ExecutionStats metrics_;  // of which nothing is taken
   MachineBlocks blocks_;
   Nanos now_ = 0;
   int64_t host_ = 0, completed_ = 0;

@@ -139,8 +139,8 @@ TEST(RecordedWorkloadTest, TheTimeFromLastUseToFreeIsIdleWithoutReturn) {
 
 TEST(RecordedWorkloadTest, TouchesKnownToReadOnlyWriteNothing) {
   WriteFacts facts;
-  for (uint32_t i = 0; i < WriteFacts::kLooksForNo; ++i) facts.Note({2, 1}, 0, false);
-  facts.Note({3, 1}, 0, true);
+  for (uint32_t i = 0; i < WriteFacts::kSamplesForNo; ++i) facts.Record({2, 1}, 0, false);
+  facts.Record({3, 1}, 0, true);
   Trace trace;
   Append(&trace, {{1, {7}}, {2, {7}}, {3, {7}}, {2, {8, 7}}});
   const RecordedWorkload recorded = Record(trace, 0, 4, {{7, 2 * kMiB}, {8, 2 * kMiB}}, &facts);

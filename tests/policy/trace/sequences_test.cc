@@ -13,7 +13,7 @@ namespace {
 
 // The place after the last of these launches.
 std::optional<SequencePlace> After(KnownSequences* sequences, const Letters& letters) {
-  for (const uint64_t letter : letters) sequences->Note(letter);
+  for (const uint64_t letter : letters) sequences->Record(letter);
   return sequences->Recognise();
 }
 
@@ -87,7 +87,7 @@ TEST(KnownSequencesTest, AfterLongDoubtItTakesThePlaceWhereSequencesAreEntered) 
   EXPECT_FALSE(guess->clear);
   EXPECT_EQ(guess->position, 15u);  // in the second: 16 launches from the sequence's beginning
   // Entered elsewhere before, so elsewhere again.
-  sequences.NoteEntry(a, 20);
+  sequences.RecordEntry(a, 20);
   After(&sequences, {900});
   After(&sequences, Range(0, 10));
   EXPECT_EQ(After(&sequences, Range(0, 6))->position, 35u);
@@ -104,7 +104,7 @@ TEST(KnownSequencesTest, AfterLongDoubtItTakesTheSequenceFollowedLast) {
   const SequenceId b = sequences.Add(second).sequence;
   After(&sequences, {900});
   EXPECT_EQ(After(&sequences, Range(100, 16))->sequence, b);
-  sequences.NoteFollowed(a, 5);
+  sequences.RecordFollowed(a, 5);
   EXPECT_EQ(After(&sequences, Range(116, 1))->sequence, a);
 }
 
@@ -116,13 +116,13 @@ TEST(KnownSequencesTest, ALaunchMoreOrLessLeadsBackToTheSamePlace) {
   iteration.push_back(500);
   const SequenceId a = sequences.Add(iteration).sequence;
   After(&sequences, Range(0, 20));
-  sequences.NoteLeft(a, 60, 200);  // launch 20 of the second half is expected
+  sequences.RecordLeft(a, 60, 200);  // launch 20 of the second half is expected
   EXPECT_FALSE(After(&sequences, {777}).has_value());
   EXPECT_FALSE(After(&sequences, {20}).has_value());
   const auto more = After(&sequences, {21});
   ASSERT_TRUE(more.has_value());
   EXPECT_EQ(more->position, 61u);
-  sequences.NoteLeft(a, 62, 200);
+  sequences.RecordLeft(a, 62, 200);
   EXPECT_FALSE(After(&sequences, {24}).has_value());  // 22 and 23 are missing
   const auto less = After(&sequences, {25});
   ASSERT_TRUE(less.has_value());
@@ -147,7 +147,7 @@ TEST(KnownSequencesTest, ForgetsWhatWasFollowedLeastLately) {
   const SequenceId a = sequences.Add(Range(0, 4)).sequence;
   const SequenceId b = sequences.Add(Range(10, 4)).sequence;
   const SequenceId c = sequences.Add(Range(20, 4)).sequence;
-  for (const SequenceId sequence : {b, c, a}) sequences.NoteFollowed(sequence, 8);
+  for (const SequenceId sequence : {b, c, a}) sequences.RecordFollowed(sequence, 8);
   const SequenceId d = sequences.Add(Range(30, 4)).sequence;
   EXPECT_FALSE(sequences.Contains(b));
   EXPECT_FALSE(After(&sequences, {10, 11, 12}).has_value());
@@ -158,7 +158,7 @@ TEST(KnownSequencesTest, ForgetsWhatWasFollowedLeastLately) {
 TEST(KnownSequencesTest, ManySequencesThatWereNeverFollowedAreForgottenFirst) {
   KnownSequences sequences(SequenceOptions{.most_sequences = 4});
   const SequenceId kept = sequences.Add(Range(0, 4)).sequence;
-  sequences.NoteFollowed(kept, 4);
+  sequences.RecordFollowed(kept, 4);
   for (uint64_t i = 1; i < 20; ++i) sequences.Add(Range(100 * i, 4));
   EXPECT_TRUE(sequences.Contains(kept));
   EXPECT_EQ(sequences.size(), 4u);
@@ -177,11 +177,11 @@ TEST(KnownSequencesTest, LaunchesOfAllSequencesAreBounded) {
 TEST(KnownSequencesTest, ASequenceThatIsLeftSoonEachTimeNeedsLongerRuns) {
   KnownSequences sequences;
   const SequenceId a = sequences.Add(Range(0, 100)).sequence;
-  sequences.NoteLeft(a, 5, 5);
-  sequences.NoteLeft(a, 5, 5);
+  sequences.RecordLeft(a, 5, 5);
+  sequences.RecordLeft(a, 5, 5);
   EXPECT_FALSE(After(&sequences, Range(0, 15)).has_value());
   EXPECT_TRUE(After(&sequences, {15}).has_value());
-  sequences.NoteFollowed(a, 100);
+  sequences.RecordFollowed(a, 100);
   sequences.ForgetLatest();
   EXPECT_TRUE(After(&sequences, {1, 2}).has_value());
 }
@@ -246,7 +246,7 @@ TEST(KnownSequencesTest, AgreesWithASearchThroughAllPlaces) {
       size_t at = random() % sequence.size();
       for (uint64_t iterations = 1 + random() % 30; iterations > 0; --iterations, ++at) {
         const uint64_t letter = random() % 20 == 0 ? random() % alphabet : sequence[at % sequence.size()];
-        known.Note(letter);
+        known.Record(letter);
         brute.past.push_back(letter);
         uint32_t longest = 0, places = 0, best = 0;
         for (const auto& [id, other] : brute.sequences) {

@@ -17,32 +17,32 @@ TEST(WriteFactsTest, NothingIsKnownOfAnAccessNobodyLookedAt) {
 
 TEST(WriteFactsTest, OneChangeSaysWritesForEver) {
   WriteFacts facts;
-  facts.Note(kAdd, 2, true);
+  facts.Record(kAdd, 2, true);
   EXPECT_EQ(facts.Of(kAdd, 2), Writes::kYes);
-  for (int i = 0; i < 100; ++i) facts.Note(kAdd, 2, false);
+  for (int i = 0; i < 100; ++i) facts.Record(kAdd, 2, false);
   EXPECT_EQ(facts.Of(kAdd, 2), Writes::kYes);
 }
 
 TEST(WriteFactsTest, ReadOnlyIsBelievedAfterThreeLooksAndNotBefore) {
   WriteFacts facts;
-  facts.Note(kAdd, 0, false);
-  facts.Note(kAdd, 0, false);
+  facts.Record(kAdd, 0, false);
+  facts.Record(kAdd, 0, false);
   EXPECT_EQ(facts.Of(kAdd, 0), Writes::kUnknown);
-  facts.Note(kAdd, 0, false);
+  facts.Record(kAdd, 0, false);
   EXPECT_EQ(facts.Of(kAdd, 0), Writes::kNo);
 }
 
 TEST(WriteFactsTest, AChangeAfterReadOnlyWasBelievedIsTakenBack) {
   WriteFacts facts;
-  for (uint32_t i = 0; i < WriteFacts::kLooksForNo; ++i) facts.Note(kAdd, 0, false);
-  facts.Note(kAdd, 0, true);
+  for (uint32_t i = 0; i < WriteFacts::kSamplesForNo; ++i) facts.Record(kAdd, 0, false);
+  facts.Record(kAdd, 0, true);
   EXPECT_EQ(facts.Of(kAdd, 0), Writes::kYes);
 }
 
 TEST(WriteFactsTest, FunctionsAndPlacesAreApart) {
   WriteFacts facts;
-  for (uint32_t i = 0; i < WriteFacts::kLooksForNo; ++i) facts.Note(kAdd, 0, false);
-  facts.Note(kAdd, 1, true);
+  for (uint32_t i = 0; i < WriteFacts::kSamplesForNo; ++i) facts.Record(kAdd, 0, false);
+  facts.Record(kAdd, 1, true);
   EXPECT_EQ(facts.Of(kAdd, 0), Writes::kNo);
   EXPECT_EQ(facts.Of(kAdd, 1), Writes::kYes);
   EXPECT_EQ(facts.Of(kAdd, 2), Writes::kUnknown);
@@ -54,23 +54,23 @@ TEST(WriteFactsTest, FunctionsAndPlacesAreApart) {
 TEST(WriteFactsTest, TheVersionTellsWhenAnAnswerHasChanged) {
   WriteFacts facts;
   const uint64_t start = facts.version();
-  facts.Note(kAdd, 0, false);
-  facts.Note(kAdd, 0, false);
+  facts.Record(kAdd, 0, false);
+  facts.Record(kAdd, 0, false);
   EXPECT_EQ(facts.version(), start);
-  facts.Note(kAdd, 0, false);
+  facts.Record(kAdd, 0, false);
   EXPECT_EQ(facts.version(), start + 1);  // kNo
-  facts.Note(kAdd, 0, false);
+  facts.Record(kAdd, 0, false);
   EXPECT_EQ(facts.version(), start + 1);
-  facts.Note(kAdd, 0, true);
+  facts.Record(kAdd, 0, true);
   EXPECT_EQ(facts.version(), start + 2);  // kYes
-  facts.Note(kAdd, 0, true);
+  facts.Record(kAdd, 0, true);
   EXPECT_EQ(facts.version(), start + 2);
 }
 
 // A small tensor is no block: what is the second block of two may be the third of three.
 TEST(WriteFactsTest, SetsOfOtherSizesAreApart) {
   WriteFacts facts;
-  facts.Note({0x1111, 2}, 1, true);
+  facts.Record({0x1111, 2}, 1, true);
   EXPECT_EQ(facts.Of({0x1111, 2}, 1), Writes::kYes);
   EXPECT_EQ(facts.Of(kAdd, 1), Writes::kUnknown);
 }
@@ -82,14 +82,14 @@ TEST(WriteFactsTest, AGuessAnswersUntilSomethingIsFound) {
   EXPECT_EQ(facts.Of(kAdd, 1), Writes::kNo);
   EXPECT_EQ(facts.Of(kAdd, 2), Writes::kYes);
   for (uint32_t operand = 0; operand < 3; ++operand) EXPECT_FALSE(facts.Settled(kAdd, operand));
-  facts.Note(kAdd, 0, true);
+  facts.Record(kAdd, 0, true);
   EXPECT_EQ(facts.Of(kAdd, 0), Writes::kYes) << "the guess was wrong";
-  facts.Note(kAdd, 1, false);
+  facts.Record(kAdd, 1, false);
   EXPECT_EQ(facts.Of(kAdd, 1), Writes::kNo);
   EXPECT_TRUE(facts.Settled(kAdd, 1)) << "one look that agrees is enough";
-  for (uint32_t look = 0; look < WriteFacts::kLooksForNo; ++look) {
+  for (uint32_t look = 0; look < WriteFacts::kSamplesForNo; ++look) {
     EXPECT_EQ(facts.Of(kAdd, 2), Writes::kYes);
-    facts.Note(kAdd, 2, false);
+    facts.Record(kAdd, 2, false);
   }
   EXPECT_EQ(facts.Of(kAdd, 2), Writes::kNo) << "as many looks as without a guess";
 }
@@ -97,14 +97,14 @@ TEST(WriteFactsTest, AGuessAnswersUntilSomethingIsFound) {
 TEST(WriteFactsTest, AGuessThatReadsOnlyIsTakenBackByOneChangeForEver) {
   WriteFacts facts;
   facts.Guess({kAdd, 0b1, 0});
-  facts.Note(kAdd, 0, false);
-  facts.Note(kAdd, 0, true);
+  facts.Record(kAdd, 0, false);
+  facts.Record(kAdd, 0, true);
   EXPECT_EQ(facts.Of(kAdd, 0), Writes::kYes);
 }
 
 TEST(WriteFactsTest, TheFirstGuessAndWhatWasFoundBeforeCount) {
   WriteFacts facts;
-  facts.Note(kSum, 0, true);
+  facts.Record(kSum, 0, true);
   facts.Guess({kAdd, 0b1, 0});
   const uint64_t before = facts.version();
   facts.Guess({kAdd, 0, 0b1});
@@ -120,18 +120,18 @@ TEST(WriteFactsTest, GuessesBeyondTheSetAreLeftOut) {
   facts.Guess({{0x1111, 1}, ~uint64_t{0}, 0});
   EXPECT_EQ(facts.size(), 1u);
   facts.Guess({{0x2222, 1000}, ~uint64_t{0}, 0});
-  EXPECT_EQ(facts.size(), 1u + FormFacts::kMostOperands);
+  EXPECT_EQ(facts.size(), 1u + FormFacts::kMaxOperands);
 }
 
 TEST(WriteFactsTest, OnlyWhatIsSettledIsHandedOn) {
   WriteFacts facts;
   facts.Guess({kSum, 0b1, 0b10});
-  facts.Note(kAdd, 2, true);
-  for (uint32_t look = 0; look < WriteFacts::kLooksForNo; ++look) facts.Note(kAdd, 1, false);
-  facts.Note(kAdd, 0, false);  // once: not settled
-  facts.Note({0x3333, 100}, 70, true);
+  facts.Record(kAdd, 2, true);
+  for (uint32_t look = 0; look < WriteFacts::kSamplesForNo; ++look) facts.Record(kAdd, 1, false);
+  facts.Record(kAdd, 0, false);  // once: not settled
+  facts.Record({0x3333, 100}, 70, true);
   EXPECT_EQ(facts.SettledForms(), std::vector<FormFacts>({{kAdd, 0b010, 0b100}}));
-  facts.Note(kSum, 0, false);
+  facts.Record(kSum, 0, false);
   EXPECT_EQ(facts.SettledForms().size(), 2u);
 }
 

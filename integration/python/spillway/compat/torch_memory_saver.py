@@ -9,7 +9,7 @@ import contextlib
 import ctypes
 import os
 
-from .. import figures, library, pausing
+from .. import engine_api, library, pausing
 
 __all__ = ["TorchMemorySaver", "configure_subprocess", "torch_memory_saver"]
 
@@ -83,7 +83,7 @@ class TorchMemorySaver:
 
         storage = tensor.untyped_storage()
         copy = torch.empty(storage.nbytes(), dtype=torch.uint8)
-        table = figures.api()
+        table = engine_api.api()
         result = table.read_paused(ctypes.c_void_p(storage.data_ptr()), copy.data_ptr(), storage.nbytes())
         if result != 0:
             return None
@@ -94,8 +94,8 @@ class TorchMemorySaver:
     def enabled(self):
         """Whether Spillway runs in this process, or will once CUDA is used."""
         try:
-            figures.api()
-        except figures.NotActiveError:
+            engine_api.api()
+        except engine_api.NotActiveError:
             return "libspillway.so" in os.environ.get("LD_PRELOAD", "") or _backend_named()
         return True
 
@@ -130,7 +130,7 @@ class TorchMemorySaver:
 
     def set_disk_backup_dir(self, path):
         """Raises where the folder is none of SPILLWAY_DIRS, which alone says where bytes may lie."""
-        folders = [entry["path"] for entry in figures.stats().get("directories", [])]
+        folders = [entry["path"] for entry in engine_api.stats().get("directories", [])]
         if not any(os.path.realpath(path) == os.path.realpath(folder) for folder in folders):
             raise ValueError(f"{path} is no folder of SPILLWAY_DIRS ({', '.join(folders) or 'none'}): name it there")
 

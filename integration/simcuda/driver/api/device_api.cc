@@ -150,8 +150,8 @@ SIMCUDA_API CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribu
   Device* device = nullptr;
   if (CUresult result = EnterDevice(ordinal, &device); result != CUDA_SUCCESS) return result;
   // Attributes of toolkits newer than the headers that this was built with are known to be absent, too.
-  constexpr int kMostAttributes = 512;
-  if (value == nullptr || attribute < 1 || static_cast<int>(attribute) >= kMostAttributes) {
+  constexpr int kMaxAttributes = 512;
+  if (value == nullptr || attribute < 1 || static_cast<int>(attribute) >= kMaxAttributes) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   *value = simcuda::AttributeOf(*device, attribute);

@@ -73,9 +73,9 @@ CUresult SetAttribute(CUfunction_attribute attribute, int value, const void* han
   FunctionHandle* function = nullptr;
   if (CUresult result = EnterFunction(handle, kind, &function); result != CUDA_SUCCESS) return result;
   if (attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
-  constexpr int kMostSharedBytes = 227 << 10;
+  constexpr int kMaxSharedBytes = 227 << 10;
   if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-    if (value < 0 || value > kMostSharedBytes) return CUDA_ERROR_INVALID_VALUE;
+    if (value < 0 || value > kMaxSharedBytes) return CUDA_ERROR_INVALID_VALUE;
     function->dynamic_shared_bytes_max = value;
   }
   return CUDA_SUCCESS;

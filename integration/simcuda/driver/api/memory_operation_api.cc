@@ -7,7 +7,7 @@
 namespace simcuda {
 namespace {
 
-constexpr unsigned int kMostOperations = 255;
+constexpr unsigned int kMaxOperations = 255;
 
 CUresult DescribeWait(CUdeviceptr address, uint64_t value, unsigned int bytes, unsigned int flags,
                       MemoryOperation* operation) {
@@ -90,8 +90,7 @@ CUresult Batch(CUstream handle, unsigned int count, const CUstreamBatchMemOpPara
                unsigned int flags) {
   Stream* stream = nullptr;
   if (CUresult result = EnterStream(handle, kForm, &stream); result != CUDA_SUCCESS) return result;
-  if (given == nullptr || count == 0 || count > kMostOperations || flags != 0)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (given == nullptr || count == 0 || count > kMaxOperations || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   std::vector<MemoryOperation> operations;
   for (unsigned int i = 0; i < count; ++i) {
     MemoryOperation operation;

@@ -22,7 +22,7 @@ struct Known {
   int device = 0;
 };
 
-Known LookAt(uint64_t address) {
+Known Inspect(uint64_t address) {
   Known result;
   const AddressInfo info = GetAddressSpace().Find(address);
   HostMemory host;
@@ -109,7 +109,7 @@ SIMCUDA_API CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attri
   SIMCUDA_FAIL_POINT(cuPointerGetAttribute);
   if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const simcuda::Known known = simcuda::LookAt(pointer);
+  const simcuda::Known known = simcuda::Inspect(pointer);
   if (!known.known) return CUDA_ERROR_INVALID_VALUE;
   return simcuda::Answer(known, attribute, pointer, data);
 }
@@ -119,7 +119,7 @@ SIMCUDA_API CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attrib
                                             CUdeviceptr pointer) {
   if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   if (attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const simcuda::Known known = simcuda::LookAt(pointer);
+  const simcuda::Known known = simcuda::Inspect(pointer);
   for (unsigned int i = 0; i < count; ++i) {
     std::memset(data[i], 0, simcuda::SizeOf(attributes[i]));
     if (!known.known) {
@@ -134,7 +134,7 @@ SIMCUDA_API CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attrib
 SIMCUDA_API CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
                                            CUdeviceptr pointer) {
   if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
-  if (value == nullptr || !simcuda::LookAt(pointer).known) return CUDA_ERROR_INVALID_VALUE;
+  if (value == nullptr || !simcuda::Inspect(pointer).known) return CUDA_ERROR_INVALID_VALUE;
   // All synchronous copies here are synchronous in full.
   return attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

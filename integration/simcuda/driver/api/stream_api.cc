@@ -7,7 +7,7 @@
 namespace simcuda {
 namespace {
 
-constexpr int kLeastPriority = 0;
+constexpr int kMinPriority = 0;
 constexpr int kGreatestPriority = -5;
 
 template <Form kForm>
@@ -97,7 +97,7 @@ SIMCUDA_API CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned int f
   if (handle == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (priority > simcuda::kLeastPriority) priority = simcuda::kLeastPriority;
+  if (priority > simcuda::kMinPriority) priority = simcuda::kMinPriority;
   if (priority < simcuda::kGreatestPriority) priority = simcuda::kGreatestPriority;
   const bool non_blocking = (flags & CU_STREAM_NON_BLOCKING) != 0;
   Stream* stream = context->OpenStream(
@@ -128,7 +128,7 @@ SIMCUDA_API CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   SIMCUDA_FAIL_POINT(cuCtxGetStreamPriorityRange);
   Context* context = nullptr;
   if (CUresult result = simcuda::EnterContext(&context); result != CUDA_SUCCESS) return result;
-  if (least != nullptr) *least = simcuda::kLeastPriority;
+  if (least != nullptr) *least = simcuda::kMinPriority;
   if (greatest != nullptr) *greatest = simcuda::kGreatestPriority;
   return CUDA_SUCCESS;
 }

@@ -66,8 +66,7 @@ class MemoryWork : public Work {
     ++g_waited_for;
     bool there = false;
     const auto look = [&] { there = IsThere(operation_); };
-    while (!stream.context()->failed() && RunGuarded(stream, look) && !there)
-      SleepUntil(NowNs() + kLookEveryNs);
+    while (!stream.context()->failed() && RunGuarded(stream, look) && !there) SleepUntil(NowNs() + kPollNs);
     --g_waited_for;
   }
 

@@ -11,7 +11,7 @@
 namespace simcuda {
 
 // The interval at which a thread looks that waits for memory which another process, or the host, writes.
-inline constexpr int64_t kLookEveryNs = 20'000;
+inline constexpr int64_t kPollNs = 20'000;
 
 // Returns nanoseconds since a time that is the same until the machine restarts.
 inline int64_t NowNs() {

@@ -66,12 +66,11 @@ uint64_t SharedEvent::recorded() const { return counts_->recorded.load(); }
 bool SharedEvent::IsReached(uint64_t number) const { return counts_->reached.load() >= number; }
 
 void SharedEvent::WaitFor(uint64_t number) const {
-  while (!IsReached(number)) SleepUntil(NowNs() + kLookEveryNs);
+  while (!IsReached(number)) SleepUntil(NowNs() + kPollNs);
 }
 
 void SharedEventWait::Run(Stream& stream, bool skip) {
-  while (!skip && !event_->IsReached(number_) && !stream.context()->failed())
-    SleepUntil(NowNs() + kLookEveryNs);
+  while (!skip && !event_->IsReached(number_) && !stream.context()->failed()) SleepUntil(NowNs() + kPollNs);
 }
 
 }  // namespace simcuda

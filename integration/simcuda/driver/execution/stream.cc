@@ -20,19 +20,19 @@ namespace simcuda {
 namespace {
 
 // Work of one stream that may wait for the device; a driver's launch queue is of this size, too.
-constexpr uint64_t kMostQueued = 1024;
+constexpr uint64_t kMaxQueued = 1024;
 
 // One each millisecond.
-constexpr int kMostThreadTries = 10'000;
+constexpr int kMaxThreadTries = 10'000;
 
 // All streams ever made. A fixed array, so that a signal handler may walk it without a lock.
-constexpr int kMostStreams = 1 << 16;
+constexpr int kMaxStreams = 1 << 16;
 struct Registry {
   std::mutex mutex;
   std::vector<Stream*> unused;  // guarded by mutex
   uint64_t next_id = 1;         // guarded by mutex
   std::atomic<int> count{0};
-  std::atomic<Stream*> streams[kMostStreams] = {};
+  std::atomic<Stream*> streams[kMaxStreams] = {};
 };
 Registry& GetRegistry() {
   static Registry* registry = new Registry;  // never destroyed: threads outlive static destructors
@@ -89,7 +89,7 @@ Stream* Stream::Open(Context* context, const std::atomic<CUresult>* error, Strea
     registry.unused.pop_back();
   } else {
     const int index = registry.count.load();
-    if (index == kMostStreams) return nullptr;
+    if (index == kMaxStreams) return nullptr;
     stream = new Stream;
     registry.streams[index] = stream;
     registry.count = index + 1;
@@ -125,15 +125,15 @@ uint64_t Stream::Enqueue(Work* work) {
 }
 
 void Stream::WaitForQueueSpace(uint64_t number) {
-  const bool far_ahead = number > completed() + kMostQueued;
-  if (far_ahead && t_stream == nullptr && !GetHold().on.load()) WaitFor(number - kMostQueued);
+  const bool far_ahead = number > completed() + kMaxQueued;
+  if (far_ahead && t_stream == nullptr && !GetHold().on.load()) WaitFor(number - kMaxQueued);
 }
 
 void Stream::StartLocked() {
   started_ = true;
   // A GPU's queue needs no thread of the system, so one that is refused for the moment is asked for again: no
   // driver call answers with that.
-  for (int left = kMostThreadTries;; --left) {
+  for (int left = kMaxThreadTries;; --left) {
     try {
       std::thread([this] { ThreadMain(); }).detach();
       return;

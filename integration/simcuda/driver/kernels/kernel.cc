@@ -29,8 +29,8 @@ bool IsLayoutSane(const simcuda_parameter* parameters, size_t count) {
     if (parameter.size == 0 || parameter.offset < end) return false;
     end = parameter.offset + parameter.size;
   }
-  constexpr size_t kMostParameterBytes = 32764;
-  return end <= kMostParameterBytes;
+  constexpr size_t kMaxParameterBytes = 32764;
+  return end <= kMaxParameterBytes;
 }
 
 void SetLayout(KernelDefinition* kernel, const simcuda_parameter* parameters, size_t count) {

@@ -33,8 +33,8 @@ class ParameterPointers {
  public:
   ParameterPointers(const KernelDefinition& kernel, char* buffer) {
     const size_t count = kernel.parameters.size();
-    if (count > kMostOnStack) many_.resize(count);
-    pointers_ = count > kMostOnStack ? many_.data() : few_;
+    if (count > kMaxOnStack) many_.resize(count);
+    pointers_ = count > kMaxOnStack ? many_.data() : few_;
     for (size_t i = 0; i < count; ++i) pointers_[i] = buffer + kernel.parameters[i].offset;
   }
   ParameterPointers(const ParameterPointers&) = delete;
@@ -42,8 +42,8 @@ class ParameterPointers {
   void** get() const { return pointers_; }
 
  private:
-  static constexpr size_t kMostOnStack = 64;
-  void* few_[kMostOnStack];
+  static constexpr size_t kMaxOnStack = 64;
+  void* few_[kMaxOnStack];
   std::vector<void*> many_;
   void** pointers_;
 };

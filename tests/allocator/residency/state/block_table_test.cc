@@ -55,7 +55,7 @@ TEST(BlockTableTest, ARecordForgetsItsLastAddress) {
   const TableLock lock(table);
   Block* const block = table.CreateLocked(lock, addresses->device_base(0), 1);
   block->copies.written_unseen = true;
-  block->copies.backoff.NoteUseless();
+  block->copies.backoff.RecordUseless();
   table.DestroyLocked(lock, block);
   Block* const next = table.CreateLocked(lock, addresses->device_base(0) + 8 * CoreDevice::kChunk, 1);
   ASSERT_EQ(next, block);

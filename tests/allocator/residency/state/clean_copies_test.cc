@@ -15,12 +15,12 @@ TEST(CopyBackoffTest, WhatKeepsChangingIsLeftAloneForLongerAndLonger) {
   for (int eviction = 0; eviction < 1000; ++eviction) {
     if (!backoff.WantsHash()) continue;
     ++hashed;
-    backoff.NoteUseless();
+    backoff.RecordUseless();
   }
   EXPECT_LE(hashed, 25u);
   EXPECT_GE(hashed, 15u);
   EXPECT_FALSE(backoff.proven());
-  backoff.NoteUnchanged();
+  backoff.RecordUnchanged();
   EXPECT_TRUE(backoff.proven());
   EXPECT_TRUE(backoff.WantsHash());
 }
@@ -38,7 +38,7 @@ TEST(CleanCopiesTest, CopiesOfNoProvenUseGoFirstThenTheOldest) {
     ASSERT_EQ(host.Take(HostUse::kStorage, 1, &buffer), 1u);
     copies.Keep(lock, &block, {ExtentHome::InHost(buffer[0])}, {});
   }
-  blocks[0].copies.backoff.NoteUnchanged();
+  blocks[0].copies.backoff.RecordUnchanged();
   EXPECT_EQ(copies.host_buffers(lock), 3u);
   copies.ReclaimHost(lock, 1);
   EXPECT_TRUE(blocks[1].copies.copy_homes.empty());

@@ -18,8 +18,8 @@ class FreeAddressesTest : public testing::Test {
   // A block of one chunk that was handed out and is freed, kFree.
   Block* Freed(CUstream stream) {
     Block* const block = *books_.Create(lock_, 1, stream);
-    books_.NoteHandedOut(lock_);
-    books_.NoteTakenBack(lock_, block);
+    books_.RecordHandedOut(lock_);
+    books_.RecordTakenBack(lock_, block);
     return block;
   }
 

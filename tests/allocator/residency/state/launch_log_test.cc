@@ -52,7 +52,7 @@ TEST_F(LaunchLogTest, TheLatestLaunchOfAStreamIsFoundAmongThoseOfOthers) {
   const StreamIndex b = clock_.Find({NewStream(), false});
   policy::LaunchIndex index = 0;
   const TimelineValue first = log_.Add(a, 0, &index);
-  for (uint32_t i = 1; i < LaunchLog::kLookedBack; ++i) log_.Add(b, 0, &index);
+  for (uint32_t i = 1; i < LaunchLog::kScannedBack; ++i) log_.Add(b, 0, &index);
   EXPECT_EQ(log_.LatestOn(b, index).Packed(), log_.ValueOf(index).Packed());
   EXPECT_EQ(log_.LatestOn(a, index).Packed(), first.Packed());
   EXPECT_EQ(log_.LatestOn(b, 0).stream, kNoStream) << "none so early";

@@ -20,7 +20,7 @@ TEST(ReadSectionsTest, WaitsForThoseInsideAlone) {
   std::latch entered(1);
   std::atomic<bool> left{false}, returned{false};
   const auto waited_for = [&] {
-    return waits.Figures()[static_cast<size_t>(os::WaitKind::kReadSections)].now > 0;
+    return waits.Metrics()[static_cast<size_t>(os::WaitKind::kReadSections)].now > 0;
   };
   std::thread inside([&] {
     ReadSections::Section* const section = ReadSections::ForThisThread();

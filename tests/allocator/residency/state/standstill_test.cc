@@ -37,7 +37,7 @@ TEST_F(StandstillTest, ALaunchWaitsUntilTheLastHasLeft) {
     inside = true;
   });
   EXPECT_TRUE(tests::WaitUntil(
-      [&] { return waits_.Figures()[static_cast<size_t>(os::WaitKind::kArrival)].now > 0; }));
+      [&] { return waits_.Metrics()[static_cast<size_t>(os::WaitKind::kArrival)].now > 0; }));
   standstill.Leave(&one);
   standstill.Leave(&one);  // has left already
   EXPECT_FALSE(inside.load());

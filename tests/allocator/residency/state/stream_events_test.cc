@@ -76,7 +76,7 @@ TEST_F(StreamEventsTest, AStickyErrorIsKeptAndEndsEverything) {
   driver.cuEventQuery = [](CUevent) { return CUDA_ERROR_ASSERT; };
   clock.Poll();
   EXPECT_EQ(error.first(), CUDA_ERROR_ASSERT);
-  error.Note(CUDA_ERROR_ILLEGAL_ADDRESS);
+  error.Record(CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_EQ(error.first(), CUDA_ERROR_ASSERT);
   EXPECT_EQ(ResultOf(error.status(driver)), CUDA_ERROR_ASSERT);
   EXPECT_EQ(stops, 1);

@@ -106,7 +106,7 @@ TEST_F(WriteSamplerTest, LooksEndWhenNothingIsLeftToLearn) {
   ASSERT_EQ(Learn(kReads, 1), Writes::kNo);
   device_->Synchronize();
   const uint64_t looks = (*device_)->writes()->looks();
-  EXPECT_GE(looks, WriteFacts::kLooksForNo);
+  EXPECT_GE(looks, WriteFacts::kSamplesForNo);
   for (int i = 0; i < 2000; ++i) Launch(kReads);
   device_->Synchronize();
   EXPECT_LE((*device_)->writes()->looks(), looks + 1);  // one may have been on its way

@@ -26,7 +26,9 @@ class DirectoryFactsTest : public ::testing::Test {
   }
   ~DirectoryFactsTest() override { fs::remove_all(path_); }
 
-  DiskFacts Look(const DirectoryFacts& start) { return LookAtDisks(settings_, {start}, options_).front(); }
+  DiskFacts Inspect(const DirectoryFacts& start) {
+    return InspectDisks(settings_, {start}, options_).front();
+  }
   DirectoryFacts Start() const {
     const fs::space_info space = fs::space(path_);
     return {path_, "", space.available, space.capacity, true};
@@ -41,7 +43,7 @@ TEST_F(DirectoryFactsTest, ADirectoryOnADisk) {
   options_.time = std::chrono::milliseconds(200);
   std::vector<std::string> paths;
   options_.progress = [&](const std::string& path, const io::DiskProgress&) { paths.push_back(path); };
-  const DiskFacts facts = Look(Start());
+  const DiskFacts facts = Inspect(Start());
   EXPECT_EQ(facts.start.problem, "");
   EXPECT_FALSE(facts.file_system.empty());
   EXPECT_EQ(facts.reserve_bytes, 1u);
@@ -54,13 +56,13 @@ TEST_F(DirectoryFactsTest, ADirectoryOnADisk) {
 }
 
 TEST_F(DirectoryFactsTest, RatesOnlyWhereTheyAreAskedFor) {
-  EXPECT_EQ(Look(Start()).rate_problem, "not asked for");
+  EXPECT_EQ(Inspect(Start()).rate_problem, "not asked for");
   EXPECT_TRUE(fs::is_empty(path_));
 }
 
 TEST_F(DirectoryFactsTest, WhatTheStartRefusesIsNotTried) {
   options_.time = std::chrono::milliseconds(100);
-  const DiskFacts facts = Look({path_ + "/none", "No such file or directory", 0, 0, true});
+  const DiskFacts facts = Inspect({path_ + "/none", "No such file or directory", 0, 0, true});
   EXPECT_EQ(facts.start.problem, "No such file or directory");
   EXPECT_EQ(facts.rate_problem, "it cannot be used");
   EXPECT_EQ(facts.SpaceBytes(), 0u);
@@ -69,13 +71,13 @@ TEST_F(DirectoryFactsTest, WhatTheStartRefusesIsNotTried) {
 TEST_F(DirectoryFactsTest, ThereIsNoMeasuringWithoutSpace) {
   options_.time = std::chrono::milliseconds(100);
   settings_.disk_reserve = Size{1ull << 60, 0};
-  EXPECT_THAT(Look(Start()).rate_problem, HasSubstr("no space to measure in"));
+  EXPECT_THAT(Inspect(Start()).rate_problem, HasSubstr("no space to measure in"));
 }
 
 TEST_F(DirectoryFactsTest, TheCapOfAnEntryIsKept) {
   options_.time = std::chrono::seconds(30);
   settings_.dirs = {{{DirectoryEntry{path_, 16 * kMiB}}}};
-  const DiskFacts facts = Look(Start());
+  const DiskFacts facts = Inspect(Start());
   EXPECT_EQ(facts.cap_bytes, 16 * kMiB);
   EXPECT_EQ(facts.rates.write.bytes, 16 * kMiB) << facts.rate_problem;
   EXPECT_EQ(facts.rates.end, io::WriteEnd::kLimit);

@@ -39,7 +39,7 @@ TEST_F(MachineFactsTest, ReadsProcessorMemoryAndNodes) {
   for (const char* node : {"node0", "node1"})
     fs::create_directories(root_ + "/sys/devices/system/node/" + node);
   fs::create_directories(root_ + "/sys/devices/system/node/power");
-  const SystemFacts facts = LookAtSystem(root_);
+  const SystemFacts facts = InspectSystem(root_);
   EXPECT_EQ(facts.cpu, "Made-up CPU 9000");
   EXPECT_EQ(facts.numa_nodes, 2);
   EXPECT_GT(facts.cpus, 0);
@@ -50,11 +50,11 @@ TEST_F(MachineFactsTest, ReadsProcessorMemoryAndNodes) {
 }
 
 TEST_F(MachineFactsTest, NothingReadableIsNotKnown) {
-  const SystemFacts facts = LookAtSystem(root_ + "/none");
+  const SystemFacts facts = InspectSystem(root_ + "/none");
   EXPECT_EQ(facts.memory.available_bytes, 0u);
   EXPECT_EQ(facts.memory.machine_bytes, 0u);
   EXPECT_EQ(facts.cpu, "");
-  const LimitFacts limits = LookAtLimits(root_ + "/none");
+  const LimitFacts limits = InspectLimits(root_ + "/none");
   EXPECT_EQ(limits.memory_maps, 0u);
   EXPECT_EQ(limits.shared_memory, 0u);
 }
@@ -65,7 +65,7 @@ TEST_F(MachineFactsTest, AControlGroupAndItsParentLimitMemoryAndTime) {
   Write("/sys/fs/cgroup/jobs/one/memory.current", std::to_string(16 * kMiB));
   Write("/sys/fs/cgroup/jobs/one/cpu.max", "max 100000\n");
   Write("/sys/fs/cgroup/jobs/cpu.max", "250000 100000\n");
-  const SystemFacts facts = LookAtSystem(root_);
+  const SystemFacts facts = InspectSystem(root_);
   EXPECT_EQ(facts.memory.group_bytes, 64 * kMiB);
   EXPECT_EQ(facts.memory.available_bytes, 48 * kMiB);
   EXPECT_EQ(facts.cpu_quota, 2.5);
@@ -77,22 +77,22 @@ TEST_F(MachineFactsTest, AControlGroupOfVersion1LimitsTime) {
   Write("/sys/fs/cgroup/cpu/jobs/cpu.cfs_period_us", "100000\n");
   Write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
   Write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
-  EXPECT_EQ(LookAtSystem(root_).cpu_quota, 0.5);
+  EXPECT_EQ(InspectSystem(root_).cpu_quota, 0.5);
 }
 
 TEST_F(MachineFactsTest, KnowsContainers) {
   Write("/proc/self/cgroup", "0::/kubepods/burstable/pod1/abc\n");
-  EXPECT_EQ(LookAtSystem(root_).container, "kubernetes");
+  EXPECT_EQ(InspectSystem(root_).container, "kubernetes");
   Write("/run/.containerenv", "");
-  EXPECT_EQ(LookAtSystem(root_).container, "podman");
+  EXPECT_EQ(InspectSystem(root_).container, "podman");
   Write("/.dockerenv", "");
-  EXPECT_EQ(LookAtSystem(root_).container, "docker");
+  EXPECT_EQ(InspectSystem(root_).container, "docker");
 }
 
 TEST_F(MachineFactsTest, ReadsLimits) {
   Write("/proc/sys/vm/max_map_count", "1048576\n");
   fs::create_directories(root_ + "/dev/shm");
-  const LimitFacts facts = LookAtLimits(root_);
+  const LimitFacts facts = InspectLimits(root_);
   EXPECT_EQ(facts.memory_maps, 1048576u);
   EXPECT_GT(facts.shared_memory, 0u);
   struct rlimit limit = {};

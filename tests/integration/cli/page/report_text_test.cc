@@ -14,7 +14,7 @@ ReportModel Model() {
   model.title = "train.py";
   model.verdict = {"It ran.", "Nothing moved."};
   Section section{"a", "A section", {"Words."}, {"What is missing."}, {}, {}, {}};
-  section.figures = {{"x", "one", 1.5, Unit::kSeconds, ""}, {"y", "another", {}, Unit::kBytes, "no file"}};
+  section.metrics = {{"x", "one", 1.5, Unit::kSeconds, ""}, {"y", "another", {}, Unit::kBytes, "no file"}};
   Table table{"t", "A table", {{"name", {}}, {"µs", Unit::kCount}}, {}};
   table.rows = {{TextCell("first"), NumberCell(1)}, {TextCell("ß"), NumberCell(1234)}, {TextCell("cut")}};
   section.tables = {table};

@@ -20,7 +20,7 @@ TEST(IterationPartsTest, LostTimeIsTheRunsInProportion) {
   data.metrics.lost_seconds = {{"chunks", 4}, {"arrival", 6}};
   const IterationParts parts = PartsOf(data, Facts());
   EXPECT_DOUBLE_EQ(*parts.LostSeconds(), 0.2);
-  EXPECT_EQ(parts.lost_s[1].first, CauseWords("arrival"));
+  EXPECT_EQ(parts.lost_s[1].first, CauseText("arrival"));
   EXPECT_DOUBLE_EQ(parts.lost_s[1].second, 0.12);
   EXPECT_DOUBLE_EQ(*parts.pauses_s, 0.6);
 }

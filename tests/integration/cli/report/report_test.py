@@ -33,7 +33,7 @@ class Case(unittest.TestCase):
         return self.path(name)
 
 
-class FiguresTest(Case):
+class MetricsTest(Case):
     def test_every_figure_shown_is_its_value(self):
         for name, make in report_samples.SAMPLES.items():
             model = figures(self.write(name + ".json", make()), "--price-per-kwh", "0.3")

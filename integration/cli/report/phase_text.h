@@ -1,8 +1,8 @@
 // How charts name the phases of an iteration, and what they say of where phases come from. For report_charts
 // and comparison_charts. Pure; nothing fails.
 
-#ifndef SPILLWAY_INTEGRATION_CLI_REPORT_PHASE_WORDS_H_
-#define SPILLWAY_INTEGRATION_CLI_REPORT_PHASE_WORDS_H_
+#ifndef SPILLWAY_INTEGRATION_CLI_REPORT_PHASE_TEXT_H_
+#define SPILLWAY_INTEGRATION_CLI_REPORT_PHASE_TEXT_H_
 
 #include <string>
 #include <vector>
@@ -14,8 +14,8 @@ namespace spillway::integration {
 // Its name in a chart, "backward?" of a guessed one; empty where the phase is too short for words.
 std::string PhaseLabel(const ReportPhase& phase);
 // Of the chart's words: where phases come from, and which part of them is a guess.
-std::string PhaseWords(const std::vector<ReportPhase>& phases);
+std::string PhaseText(const std::vector<ReportPhase>& phases);
 
 }  // namespace spillway::integration
 
-#endif  // SPILLWAY_INTEGRATION_CLI_REPORT_PHASE_WORDS_H_
+#endif  // SPILLWAY_INTEGRATION_CLI_REPORT_PHASE_TEXT_H_

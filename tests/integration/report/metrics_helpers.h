@@ -1,8 +1,8 @@
 // What the tests of reports share: figures of two devices, and a folder for the files. The second device is
 // the first but for a few figures, so that sums and rows of one device can be told apart.
 
-#ifndef SPILLWAY_TESTS_INTEGRATION_REPORT_FIGURES_HELPERS_H_
-#define SPILLWAY_TESTS_INTEGRATION_REPORT_FIGURES_HELPERS_H_
+#ifndef SPILLWAY_TESTS_INTEGRATION_REPORT_METRICS_HELPERS_H_
+#define SPILLWAY_TESTS_INTEGRATION_REPORT_METRICS_HELPERS_H_
 
 #include <gtest/gtest.h>
 
@@ -12,13 +12,13 @@
 #include <sstream>
 #include <string>
 
-#include "integration/report/figures.h"
+#include "integration/report/metrics.h"
 
 namespace spillway::integration {
 
-inline Figures TwoDevices() {
-  Figures figures;
-  DeviceFigures first;
+inline Metrics TwoDevices() {
+  Metrics metrics;
+  DeviceMetrics first;
   first.device = 0;
   first.stats.budget_bytes = first.stats.budget_in_force_bytes = uint64_t{2} << 30;
   first.stats.peak_bytes = uint64_t{1} << 30;
@@ -34,15 +34,15 @@ inline Figures TwoDevices() {
   first.stats.pinned_bytes_by_reason[1] = 5;
   first.stats.largest_set_bytes = 9;
   first.plan_iteration_launches = 186;
-  DeviceFigures second = first;
+  DeviceMetrics second = first;
   second.device = 1;
   second.plans = 2;
   second.stats.stall_arrival_nanos = 250'000'000;
-  figures.devices = {first, second};
-  figures.disk = {4096, 2048};
-  figures.seconds = 12.5;
-  figures.unknown_kernel_launches = 3;
-  return figures;
+  metrics.devices = {first, second};
+  metrics.disk = {4096, 2048};
+  metrics.seconds = 12.5;
+  metrics.unknown_kernel_launches = 3;
+  return metrics;
 }
 
 class ReportFileTest : public ::testing::Test {
@@ -62,4 +62,4 @@ class ReportFileTest : public ::testing::Test {
 
 }  // namespace spillway::integration
 
-#endif  // SPILLWAY_TESTS_INTEGRATION_REPORT_FIGURES_HELPERS_H_
+#endif  // SPILLWAY_TESTS_INTEGRATION_REPORT_METRICS_HELPERS_H_

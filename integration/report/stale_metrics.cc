@@ -1,4 +1,4 @@
-#include "integration/report/stale_figures.h"
+#include "integration/report/stale_metrics.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::string_view kBeginning = "# HELP spillway_build_info ";
 constexpr std::string_view kPidLabel = ",pid=\"";
-constexpr int kMostLooks = 10'000;  // at names of one folder
+constexpr int kMaxScans = 10'000;  // at names of one folder
 
 size_t DigitsAt(std::string_view text) {
   size_t digits = 0;
@@ -78,7 +78,7 @@ bool IsStale(int folder, const char* name, std::time_t now, const std::function<
 
 }  // namespace
 
-int RemoveStaleFigures(const std::string& pattern, std::time_t now,
+int RemoveStaleMetrics(const std::string& pattern, std::time_t now,
                        const std::function<bool(int pid)>& is_there) {
   const std::filesystem::path path = OutputFile::WithHost(pattern);
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
@@ -90,7 +90,7 @@ int RemoveStaleFigures(const std::string& pattern, std::time_t now,
   const std::unique_ptr<DIR, int (*)(DIR*)> opened(::opendir(folder.c_str()), ::closedir);
   if (opened == nullptr) return 0;
   int removed = 0;
-  for (int i = 0; i < kMostLooks; ++i) {
+  for (int i = 0; i < kMaxScans; ++i) {
     const dirent* const entry = ::readdir(opened.get());
     if (entry == nullptr) break;
     if (!Matches(entry->d_name, names_one ? name : of_rank)) continue;

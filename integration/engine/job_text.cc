@@ -1,4 +1,4 @@
-#include "integration/engine/job_words.h"
+#include "integration/engine/job_text.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

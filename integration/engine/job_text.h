@@ -1,8 +1,8 @@
 // Lines about the job as a whole: what serves it, for its first block, and which blocks fill the memory, for
 // a refusal. Pure: facts in, text out. JobReports gathers the facts.
 
-#ifndef SPILLWAY_INTEGRATION_ENGINE_JOB_WORDS_H_
-#define SPILLWAY_INTEGRATION_ENGINE_JOB_WORDS_H_
+#ifndef SPILLWAY_INTEGRATION_ENGINE_JOB_TEXT_H_
+#define SPILLWAY_INTEGRATION_ENGINE_JOB_TEXT_H_
 
 #include <cstdint>
 #include <functional>
@@ -41,4 +41,4 @@ std::string LargestBlocksText(const std::vector<allocator::LargeBlock>& blocks, 
 
 }  // namespace spillway::integration
 
-#endif  // SPILLWAY_INTEGRATION_ENGINE_JOB_WORDS_H_
+#endif  // SPILLWAY_INTEGRATION_ENGINE_JOB_TEXT_H_

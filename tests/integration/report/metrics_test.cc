@@ -1,4 +1,4 @@
-#include "integration/report/figures.h"
+#include "integration/report/metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tests/integration/report/figures_helpers.h"
+#include "tests/integration/report/metrics_helpers.h"
 
 namespace spillway::integration {
 namespace {
@@ -51,22 +51,22 @@ TEST(MetricsJsonTest, HasTheKeysThatReadersRelyOn) {
 }
 
 TEST(MetricsJsonTest, PausesAreThereOnceThereWasOne) {
-  Figures figures = TwoDevices();
-  EXPECT_FALSE(nlohmann::json::parse(MetricsJson(figures)).contains("pause"));
-  figures.pause.Add({.clean_bytes = 100});
-  EXPECT_EQ(nlohmann::json::parse(MetricsJson(figures))["pause"]["clean_bytes"], 100);
+  Metrics metrics = TwoDevices();
+  EXPECT_FALSE(nlohmann::json::parse(MetricsJson(metrics)).contains("pause"));
+  metrics.pause.Add({.clean_bytes = 100});
+  EXPECT_EQ(nlohmann::json::parse(MetricsJson(metrics))["pause"]["clean_bytes"], 100);
 }
 
 TEST(MetricsJsonTest, TheWriteBudgetIsThereWhereThereIsOne) {
-  Figures figures = TwoDevices();
-  EXPECT_FALSE(nlohmann::json::parse(MetricsJson(figures)).contains("write_budget_bytes"));
-  EXPECT_THAT(Summary(figures), Not(HasSubstr("write budget")));
-  figures.disk.write_budget_bytes = 5 << 20;
-  figures.disk.write_budget_left_bytes = 3 << 20;
-  const auto json = nlohmann::json::parse(MetricsJson(figures));
+  Metrics metrics = TwoDevices();
+  EXPECT_FALSE(nlohmann::json::parse(MetricsJson(metrics)).contains("write_budget_bytes"));
+  EXPECT_THAT(Summary(metrics), Not(HasSubstr("write budget")));
+  metrics.disk.write_budget_bytes = 5 << 20;
+  metrics.disk.write_budget_left_bytes = 3 << 20;
+  const auto json = nlohmann::json::parse(MetricsJson(metrics));
   EXPECT_EQ(json["write_budget_bytes"], 5 << 20);
   EXPECT_EQ(json["write_budget_left_bytes"], 3 << 20);
-  EXPECT_THAT(Summary(figures), HasSubstr("; 3.00 MiB of the write budget left"));
+  EXPECT_THAT(Summary(metrics), HasSubstr("; 3.00 MiB of the write budget left"));
 }
 
 TEST(MetricsJsonTest, TopLevelIsTheSumOfTheDevices) {
@@ -92,11 +92,11 @@ TEST(MetricsJsonTest, TopLevelIsTheSumOfTheDevices) {
 }
 
 TEST(MetricsJsonTest, SaysByWhichCallEvictionsEnded) {
-  Figures figures = TwoDevices();
-  EXPECT_EQ(nlohmann::json::parse(MetricsJson(figures))["evictions_ended"], "");
-  figures.evictions_ended = "cuLaunch";
-  figures.newer_calls = 3;
-  const auto json = nlohmann::json::parse(MetricsJson(figures));
+  Metrics metrics = TwoDevices();
+  EXPECT_EQ(nlohmann::json::parse(MetricsJson(metrics))["evictions_ended"], "");
+  metrics.evictions_ended = "cuLaunch";
+  metrics.newer_calls = 3;
+  const auto json = nlohmann::json::parse(MetricsJson(metrics));
   EXPECT_EQ(json["evictions_ended"], "cuLaunch");
   EXPECT_EQ(json["newer_calls"], 3);
 }
@@ -112,27 +112,27 @@ TEST(SummaryTest, SaysPeakBudgetTrafficStallsAndWear) {
 }
 
 TEST(SummaryTest, SaysTheBudgetInForceAndThatItFell) {
-  Figures figures = TwoDevices();
-  EXPECT_THAT(Summary(figures), HasSubstr("of a budget of 4.00 GiB; moved out"));
-  figures.devices[1].stats.budget_in_force_bytes = uint64_t{1} << 30;
-  EXPECT_THAT(Summary(figures), HasSubstr("of a budget of 4.00 GiB; moved out"))
+  Metrics metrics = TwoDevices();
+  EXPECT_THAT(Summary(metrics), HasSubstr("of a budget of 4.00 GiB; moved out"));
+  metrics.devices[1].stats.budget_in_force_bytes = uint64_t{1} << 30;
+  EXPECT_THAT(Summary(metrics), HasSubstr("of a budget of 4.00 GiB; moved out"))
       << "a limit of the job's own";
-  figures.devices[1].stats.driver_lacks_bytes = uint64_t{1} << 30;
-  EXPECT_THAT(Summary(figures),
+  metrics.devices[1].stats.driver_lacks_bytes = uint64_t{1} << 30;
+  EXPECT_THAT(Summary(metrics),
               HasSubstr("of a budget of 4.00 GiB (3.00 GiB at the end; the GPU has less for it); moved out"));
 }
 
 TEST(SummaryTest, SaysWhatLaunchesReachedInHostMemory) {
-  Figures figures = TwoDevices();
-  EXPECT_THAT(Summary(figures), Not(HasSubstr("reached")));
-  figures.devices[0].stats.reached_launches = 3;
-  figures.devices[0].stats.reached_bytes = uint64_t{2} << 30;
-  EXPECT_THAT(Summary(figures), HasSubstr("; 3 launches reached 2.00 GiB in host memory; moved out"));
+  Metrics metrics = TwoDevices();
+  EXPECT_THAT(Summary(metrics), Not(HasSubstr("reached")));
+  metrics.devices[0].stats.reached_launches = 3;
+  metrics.devices[0].stats.reached_bytes = uint64_t{2} << 30;
+  EXPECT_THAT(Summary(metrics), HasSubstr("; 3 launches reached 2.00 GiB in host memory; moved out"));
 }
 
 TEST(SummaryTest, IsSilentWithoutBlocksAndShortWithoutTraffic) {
-  EXPECT_EQ(Summary(Figures{}), "");
-  Figures quiet;
+  EXPECT_EQ(Summary(Metrics{}), "");
+  Metrics quiet;
   quiet.devices.push_back({});
   quiet.devices[0].stats.peak_chunk_bytes = 1;
   EXPECT_THAT(Summary(quiet), HasSubstr("nothing was moved"));
@@ -151,16 +151,16 @@ TEST(MetricsPageTest, NamesEachKey) {
       at = close;
     }
   }
-  Figures figures = TwoDevices();
+  Metrics metrics = TwoDevices();
   ObservedIteration iteration;
   iteration.budgets.push_back({});
-  figures.devices[0].observed = iteration;
-  figures.devices[0].steady = {10, 4, 186, {1, 2, 3}, {}};
-  figures.devices[0].stats.disk_in_rate = 1e9;
-  figures.disk.write_budget_bytes = 1;
-  figures.disk.directories.emplace_back();
-  figures.pause.pauses = 1;
-  figures.devices[0].stats.link_measurements = 1;
+  metrics.devices[0].observed = iteration;
+  metrics.devices[0].steady = {10, 4, 186, {1, 2, 3}, {}};
+  metrics.devices[0].stats.disk_in_rate = 1e9;
+  metrics.disk.write_budget_bytes = 1;
+  metrics.disk.directories.emplace_back();
+  metrics.pause.pauses = 1;
+  metrics.devices[0].stats.link_measurements = 1;
   std::set<std::string> written;
   const std::function<void(const nlohmann::json&)> collect = [&](const nlohmann::json& json) {
     for (const auto& [key, value] : json.items()) {
@@ -171,25 +171,25 @@ TEST(MetricsPageTest, NamesEachKey) {
       if (value.is_structured() && !by_cause) collect(value);
     }
   };
-  collect(nlohmann::json::parse(MetricsJson(figures)));
+  collect(nlohmann::json::parse(MetricsJson(metrics)));
   EXPECT_EQ(named, written);
 }
 
 TEST(StatusTextTest, SaysWhereTheBytesAreAndHowItGoes) {
-  Figures figures = TwoDevices();
-  figures.devices[0].stats.resident_bytes = 1 << 20;
+  Metrics metrics = TwoDevices();
+  metrics.devices[0].stats.resident_bytes = 1 << 20;
   EXPECT_EQ(
-      StatusText(figures),
+      StatusText(metrics),
       "status: on the GPU 1.00 MiB of 4.00 GiB, host 0 B, disk 0 B; moved out 600 B, back 140 B; stalled "
       "26.0 % of 12.5 s");
-  figures.iterations_per_second = 2.5;
-  EXPECT_THAT(StatusText(figures), ::testing::EndsWith("; 2.50 iterations/s"));
+  metrics.iterations_per_second = 2.5;
+  EXPECT_THAT(StatusText(metrics), ::testing::EndsWith("; 2.50 iterations/s"));
 }
 
-Figures WithStep(double iteration_seconds, double bound_seconds) {
-  Figures figures = TwoDevices();
-  figures.devices.resize(1);
-  DeviceFigures& device = figures.devices[0];
+Metrics WithStep(double iteration_seconds, double bound_seconds) {
+  Metrics metrics = TwoDevices();
+  metrics.devices.resize(1);
+  DeviceMetrics& device = metrics.devices[0];
   device.steady.forecast.bound_seconds = bound_seconds;
   device.steady.launches = 186;
   device.steady.iterations = 12;
@@ -198,7 +198,7 @@ Figures WithStep(double iteration_seconds, double bound_seconds) {
   device.steady.per_iteration.prefetched_bytes = 3 << 20;
   device.steady.per_iteration.in_time_bytes = 3 << 19;
   device.steady.per_iteration.lost_arrival_nanos = 250'000'000;
-  return figures;
+  return metrics;
 }
 
 TEST(IterationLinesTest, SayWhatAnIterationTakesMovesAndWaits) {
@@ -218,11 +218,11 @@ TEST(IterationLinesTest, NearTheBoundNoMoreThanTwoPointsCanBeMissing) {
 }
 
 TEST(IterationLinesTest, NameAForecastThatTheIterationDidNotBeat) {
-  Figures figures = WithStep(2.5, 2);
-  figures.devices[0].steady.forecast.plan_seconds = 2.25;
-  EXPECT_THAT(IterationLines(figures).at(0), HasSubstr(", the plan's forecast was 2.250 s; moves out"));
-  figures.devices[0].steady.forecast.plan_seconds = 2.75;
-  EXPECT_THAT(IterationLines(figures).at(0), ::testing::Not(HasSubstr("forecast")));
+  Metrics metrics = WithStep(2.5, 2);
+  metrics.devices[0].steady.forecast.plan_seconds = 2.25;
+  EXPECT_THAT(IterationLines(metrics).at(0), HasSubstr(", the plan's forecast was 2.250 s; moves out"));
+  metrics.devices[0].steady.forecast.plan_seconds = 2.75;
+  EXPECT_THAT(IterationLines(metrics).at(0), ::testing::Not(HasSubstr("forecast")));
 }
 
 TEST(IterationLinesTest, SayNothingThatIsNotKnown) {

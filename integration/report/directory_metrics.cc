@@ -1,4 +1,4 @@
-#include "integration/report/directory_figures.h"
+#include "integration/report/directory_metrics.h"
 
 #include "absl/strings/str_format.h"
 #include "integration/report/wear.h"
@@ -13,7 +13,7 @@ double WrittenTbPerDay(const io::DirectoryStats& directory, double seconds) {
 nlohmann::ordered_json DirectoryJson(const io::DirectoryStats& directory, double seconds) {
   nlohmann::ordered_json json;
 #define DIRECTORY_FIGURE(key, type, value, metric, help) json[#key] = value;
-#include "integration/report/job_figures.def"
+#include "integration/report/job_metrics.def"
   return json;
 }
 

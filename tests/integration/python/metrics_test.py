@@ -61,7 +61,7 @@ def run(code, preload, **variables):
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250)
 
 
-class FiguresTest(unittest.TestCase):
+class MetricsTest(unittest.TestCase):
     def test_in_a_job(self):
         done = run(ACTIVE, preload=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

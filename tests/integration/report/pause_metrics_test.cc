@@ -1,4 +1,4 @@
-#include "integration/report/pause_figures.h"
+#include "integration/report/pause_metrics.h"
 
 #include <gtest/gtest.h>
 
@@ -7,20 +7,20 @@
 namespace spillway::integration {
 namespace {
 
-TEST(PauseFiguresTest, PausesAddUp) {
-  PauseFigures figures;
-  figures.Add({.clean_bytes = 100, .disk_bytes = 200, .nanos = 1'500'000'000});
-  figures.Add({.host_bytes = 300, .dropped_bytes = 50});
-  figures.outside_nanos = 2'000'000'000;
-  figures.paused_now = true;
-  const auto json = PauseJson(figures);
+TEST(PauseMetricsTest, PausesAddUp) {
+  PauseMetrics metrics;
+  metrics.Add({.clean_bytes = 100, .disk_bytes = 200, .nanos = 1'500'000'000});
+  metrics.Add({.host_bytes = 300, .dropped_bytes = 50});
+  metrics.outside_nanos = 2'000'000'000;
+  metrics.paused_now = true;
+  const auto json = PauseJson(metrics);
   EXPECT_EQ(
       json.dump(),
       R"({"pauses":2,"paused_now":true,"clean_bytes":100,"host_bytes":300,"disk_bytes":200,"dropped_bytes":50,)"
       R"("pausing_seconds":1.5,"paused_seconds":2.0})");
 }
 
-TEST(PauseFiguresTest, OnePauseHasAFailureOnlyWhereThereWasOne) {
+TEST(PauseMetricsTest, OnePauseHasAFailureOnlyWhereThereWasOne) {
   allocator::PauseStats stats;
   stats.pinned_bytes = 7;
   stats.remaining_bytes = 7;

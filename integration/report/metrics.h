@@ -2,8 +2,8 @@
 // calls it for the summary, the status line and the metrics file, the C ABI for spillway.stats(). Pure
 // functions of statistics: any thread, nothing fails.
 
-#ifndef SPILLWAY_INTEGRATION_REPORT_FIGURES_H_
-#define SPILLWAY_INTEGRATION_REPORT_FIGURES_H_
+#ifndef SPILLWAY_INTEGRATION_REPORT_METRICS_H_
+#define SPILLWAY_INTEGRATION_REPORT_METRICS_H_
 
 #include <array>
 #include <cstdint>
@@ -12,40 +12,40 @@
 #include <vector>
 
 #include "allocator/residency/residency.h"
-#include "integration/report/figure_rows.h"
 #include "integration/report/iteration_meter.h"
+#include "integration/report/metric_rows.h"
 #include "integration/report/observation.h"
-#include "integration/report/pause_figures.h"
+#include "integration/report/pause_metrics.h"
 #include "io/os/wait.h"
 #include "io/store/spill_store.h"
 
 namespace spillway::integration {
 
 // Of one device, since the first block.
-struct DeviceFigures {
+struct DeviceMetrics {
   int device = 0;
   allocator::ResidencyStats stats;
 #define DEVICE_FIGURE(name, ...) uint64_t name = 0;
-#include "integration/report/job_figures.def"
+#include "integration/report/job_metrics.def"
   IterationForecast forecast;                 // as of now; what is reported is that of `steady`
   SteadyIterations steady;                    // set by the reporter
   std::optional<ObservedIteration> observed;  // SPILLWAY=observe
 };
 
 // The spill files of the process, for all devices.
-struct DiskFigures {
+struct DiskMetrics {
 #define DISK_FIGURE(name, ...) uint64_t name = 0;
 #define BUDGET_FIGURE(name, ...) uint64_t name = 0;
-#include "integration/report/job_figures.def"
+#include "integration/report/job_metrics.def"
   std::vector<io::DirectoryStats> directories{};
 };
 
-struct Figures {
-  std::vector<DeviceFigures> devices;
-  PauseFigures pause;
-  DiskFigures disk;
+struct Metrics {
+  std::vector<DeviceMetrics> devices;
+  PauseMetrics pause;
+  DiskMetrics disk;
 #define PROCESS_FIGURE(name, ...) uint64_t name = 0;
-#include "integration/report/job_figures.def"
+#include "integration/report/job_metrics.def"
   std::array<os::WaitList::Totals, static_cast<size_t>(os::WaitKind::kCount)> waits = {};  // by kind
   std::string evictions_ended;       // the call that ended them, in words; empty: they go on
   std::string waits_now;             // those of a second and longer, in words; empty: none
@@ -54,7 +54,7 @@ struct Figures {
 };
 
 // The sum over devices. Peaks and budgets are added, too: each device has its own memory.
-allocator::ResidencyStats Total(const std::vector<DeviceFigures>& devices);
+allocator::ResidencyStats Total(const std::vector<DeviceMetrics>& devices);
 
 // Seconds for which launching threads waited, whatever for.
 double StallSeconds(const allocator::ResidencyStats& stats);
@@ -62,23 +62,23 @@ double StallSeconds(const allocator::ResidencyStats& stats);
 double LostSeconds(const allocator::ResidencyStats& stats);
 
 // One JSON object: totals at the top level, "devices" a list with the same keys. Bytes, counts, seconds.
-std::string MetricsJson(const Figures& figures);
+std::string MetricsJson(const Metrics& metrics);
 
 // "peak 3.10 GiB of a budget of 2.00 GiB; ..." without the prefix; empty when nothing of ours was ever used.
-std::string Summary(const Figures& figures);
+std::string Summary(const Metrics& metrics);
 
 // A line about the iteration of each device that moved bytes and whose iterations are known well enough;
 // without the prefix.
-std::vector<std::string> IterationLines(const Figures& figures);
+std::vector<std::string> IterationLines(const Metrics& metrics);
 
 // The bound as a percentage of the measured iteration, at most 100. Times of launches are means of samples,
 // so an iteration may seem a little faster than its bound. None when either is not known, or they contradict
 // each other.
-std::optional<double> PercentOfBound(const DeviceFigures& device);
+std::optional<double> PercentOfBound(const DeviceMetrics& device);
 
 // What SIGUSR1 asks for, without the prefix: "status: on the GPU 1.20 GiB of 2.00 GiB, host ...".
-std::string StatusText(const Figures& figures);
+std::string StatusText(const Metrics& metrics);
 
 }  // namespace spillway::integration
 
-#endif  // SPILLWAY_INTEGRATION_REPORT_FIGURES_H_
+#endif  // SPILLWAY_INTEGRATION_REPORT_METRICS_H_

@@ -3,9 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "integration/report/directory_figures.h"
-#include "integration/report/figures.h"
+#include "integration/report/directory_metrics.h"
 #include "integration/report/lost_causes.h"
+#include "integration/report/metrics.h"
 #include "io/os/bytes_text.h"
 
 namespace spillway::integration {
@@ -35,7 +35,7 @@ std::string ShareText(double percent) {
   return absl::StrFormat("%s%.1f %% of bound", percent < kKnown ? "at least " : "", percent);
 }
 
-std::string IterationLine(const DeviceFigures& device) {
+std::string IterationLine(const DeviceMetrics& device) {
   const SteadyIterations& steady = device.steady;
   const ResidencyStats& part = steady.per_iteration;
   std::string text = absl::StrFormat("iteration on GPU %d: %d launches, %.3f s", device.device,
@@ -62,27 +62,27 @@ std::string IterationLine(const DeviceFigures& device) {
 
 }  // namespace
 
-std::optional<double> PercentOfBound(const DeviceFigures& device) {
+std::optional<double> PercentOfBound(const DeviceMetrics& device) {
   // More than noise of samples: the launches' times are not those of this iteration.
-  constexpr double kMostOver = 1.05;
+  constexpr double kMaxOver = 1.05;
   const double bound = device.steady.forecast.bound_seconds;
   if (bound <= 0 || device.steady.iteration_seconds <= 0) return std::nullopt;
   const double part = bound / device.steady.iteration_seconds;
-  if (part > kMostOver) return std::nullopt;
+  if (part > kMaxOver) return std::nullopt;
   return 100 * std::min(1.0, part);
 }
 
-std::vector<std::string> IterationLines(const Figures& figures) {
+std::vector<std::string> IterationLines(const Metrics& metrics) {
   std::vector<std::string> lines;
-  for (const DeviceFigures& device : figures.devices) {
+  for (const DeviceMetrics& device : metrics.devices) {
     const bool moves = device.stats.spilled_bytes > 0 || device.stats.fetched_bytes > 0;
     if (device.steady.iterations > 0 && moves) lines.push_back(IterationLine(device));
   }
   return lines;
 }
 
-std::string Summary(const Figures& figures) {
-  const allocator::ResidencyStats total = Total(figures.devices);
+std::string Summary(const Metrics& metrics) {
+  const allocator::ResidencyStats total = Total(metrics.devices);
   if (total.peak_chunk_bytes == 0) return "";
   std::string text = absl::StrCat("summary: peak ", os::BytesText(total.peak_bytes), " of a budget of ",
                                   os::BytesText(total.budget_bytes));
@@ -108,37 +108,37 @@ std::string Summary(const Figures& figures) {
                           SecondsOf(total.stall_chunks_nanos), SecondsOf(total.stall_arrival_nanos),
                           LostSeconds(total));
   text += InTimeText(total);
-  text += absl::StrFormat("; SSD bytes written %s", os::BytesText(figures.disk.written_bytes));
-  for (const io::DirectoryStats& directory : figures.disk.directories)
-    text += DirectoryText(directory, figures.seconds);
-  if (figures.disk.write_budget_bytes > 0) {
+  text += absl::StrFormat("; SSD bytes written %s", os::BytesText(metrics.disk.written_bytes));
+  for (const io::DirectoryStats& directory : metrics.disk.directories)
+    text += DirectoryText(directory, metrics.seconds);
+  if (metrics.disk.write_budget_bytes > 0) {
     text +=
-        absl::StrFormat("; %s of the write budget left", os::BytesText(figures.disk.write_budget_left_bytes));
+        absl::StrFormat("; %s of the write budget left", os::BytesText(metrics.disk.write_budget_left_bytes));
   }
-  if (figures.unknown_kernel_launches > 0)
+  if (metrics.unknown_kernel_launches > 0)
     text += absl::StrFormat("; %d launches of kernels of unknown origin needed every block",
-                            figures.unknown_kernel_launches);
-  if (figures.seconds > 0) text += absl::StrFormat("; %.1f s", figures.seconds);
+                            metrics.unknown_kernel_launches);
+  if (metrics.seconds > 0) text += absl::StrFormat("; %.1f s", metrics.seconds);
   return text;
 }
 
-std::string StatusText(const Figures& figures) {
-  const allocator::ResidencyStats total = Total(figures.devices);
+std::string StatusText(const Metrics& metrics) {
+  const allocator::ResidencyStats total = Total(metrics.devices);
   std::string text =
       absl::StrFormat("status: on the GPU %s of %s, host %s, disk %s; moved out %s, back %s",
                       os::BytesText(total.resident_bytes), os::BytesText(total.budget_in_force_bytes),
                       os::BytesText(total.host_tier_bytes), os::BytesText(total.disk_tier_bytes),
                       os::BytesText(total.spilled_bytes), os::BytesText(total.fetched_bytes));
-  if (figures.seconds > 0) {
-    text += absl::StrFormat("; stalled %.1f %% of %.1f s", 100 * StallSeconds(total) / figures.seconds,
-                            figures.seconds);
+  if (metrics.seconds > 0) {
+    text += absl::StrFormat("; stalled %.1f %% of %.1f s", 100 * StallSeconds(total) / metrics.seconds,
+                            metrics.seconds);
   }
-  if (figures.iterations_per_second > 0)
-    text += absl::StrFormat("; %.2f iterations/s", figures.iterations_per_second);
-  for (const DeviceFigures& device : figures.devices) {
+  if (metrics.iterations_per_second > 0)
+    text += absl::StrFormat("; %.2f iterations/s", metrics.iterations_per_second);
+  for (const DeviceMetrics& device : metrics.devices) {
     if (const auto percent = PercentOfBound(device)) text += "; " + ShareText(*percent);
   }
-  if (!figures.waits_now.empty()) text += "; " + figures.waits_now;
+  if (!metrics.waits_now.empty()) text += "; " + metrics.waits_now;
   return text;
 }
 

@@ -1,4 +1,4 @@
-#include "integration/report/figures.h"
+#include "integration/report/metrics.h"
 
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "allocator/residency/residency.h"
-#include "integration/report/directory_figures.h"
+#include "integration/report/directory_metrics.h"
 #include "io/os/bytes_text.h"
 
 namespace spillway::integration {
@@ -71,14 +71,14 @@ nlohmann::ordered_json ToJson(const ResidencyStats& stats) {
 }
 
 // The iteration of a device: only what is known of it.
-nlohmann::ordered_json IterationJson(const DeviceFigures& device) {
+nlohmann::ordered_json IterationJson(const DeviceMetrics& device) {
   nlohmann::ordered_json json;
   const SteadyIterations& steady = device.steady;
   const auto add = [&json](const char* key, double value) {
     if (value > 0) json[key] = value;
   };
 #define ITERATION_FIGURE(key, type, value, metric, help) add(#key, value);
-#include "integration/report/job_figures.def"
+#include "integration/report/job_metrics.def"
   if (const auto percent = PercentOfBound(device)) json["percent_of_bound"] = *percent;
   if (steady.iterations == 0) return json;
   for (const FigureRow& row : kFigureRows) {
@@ -87,10 +87,10 @@ nlohmann::ordered_json IterationJson(const DeviceFigures& device) {
   return json;
 }
 
-nlohmann::ordered_json WaitsJson(const Figures& figures) {
+nlohmann::ordered_json WaitsJson(const Metrics& metrics) {
   nlohmann::ordered_json json;
-  for (size_t kind = 0; kind < figures.waits.size(); ++kind) {
-    const os::WaitList::Totals& totals = figures.waits[kind];
+  for (size_t kind = 0; kind < metrics.waits.size(); ++kind) {
+    const os::WaitList::Totals& totals = metrics.waits[kind];
     nlohmann::ordered_json& entry = json[os::NamesOf(static_cast<os::WaitKind>(kind)).key];
     entry["ended"] = totals.ended;
     entry["seconds"] = SecondsOf(totals.nanos);
@@ -130,9 +130,9 @@ double LostSeconds(const ResidencyStats& stats) {
   return SecondsOf(stats.lost_chunks_nanos + stats.lost_arrival_nanos + stats.lost_run_ahead_nanos);
 }
 
-ResidencyStats Total(const std::vector<DeviceFigures>& devices) {
+ResidencyStats Total(const std::vector<DeviceMetrics>& devices) {
   ResidencyStats total;
-  for (const DeviceFigures& device : devices) {
+  for (const DeviceMetrics& device : devices) {
     for (const FigureRow& row : kFigureRows) total.*row.member += device.stats.*row.member;
     total.driver_lacks_bytes += device.stats.driver_lacks_bytes;
     for (size_t i = 0; i < total.pinned_bytes_by_reason.size(); ++i) {
@@ -142,26 +142,26 @@ ResidencyStats Total(const std::vector<DeviceFigures>& devices) {
   return total;
 }
 
-std::string MetricsJson(const Figures& figures) {
+std::string MetricsJson(const Metrics& metrics) {
   nlohmann::ordered_json json;
   json["version"] = SPILLWAY_VERSION_TEXT;
   json["pid"] = ::getpid();
-  json["seconds"] = figures.seconds;
-  json["iterations_per_second"] = figures.iterations_per_second;
-  json.update(ToJson(Total(figures.devices)));
-#define DISK_FIGURE(name, ...) json["disk_" #name] = figures.disk.name;
-#define PROCESS_FIGURE(name, ...) json[#name] = figures.name;
+  json["seconds"] = metrics.seconds;
+  json["iterations_per_second"] = metrics.iterations_per_second;
+  json.update(ToJson(Total(metrics.devices)));
+#define DISK_FIGURE(name, ...) json["disk_" #name] = metrics.disk.name;
+#define PROCESS_FIGURE(name, ...) json[#name] = metrics.name;
 #define BUDGET_FIGURE(name, ...) \
-  if (figures.disk.write_budget_bytes > 0) json[#name] = figures.disk.name;
-#include "integration/report/job_figures.def"
-  if (figures.pause.pauses > 0) json["pause"] = PauseJson(figures.pause);
-  json["evictions_ended"] = figures.evictions_ended;
+  if (metrics.disk.write_budget_bytes > 0) json[#name] = metrics.disk.name;
+#include "integration/report/job_metrics.def"
+  if (metrics.pause.pauses > 0) json["pause"] = PauseJson(metrics.pause);
+  json["evictions_ended"] = metrics.evictions_ended;
   json["directories"] = nlohmann::ordered_json::array();
-  for (const io::DirectoryStats& directory : figures.disk.directories)
-    json["directories"].push_back(DirectoryJson(directory, figures.seconds));
-  json["waits"] = WaitsJson(figures);
+  for (const io::DirectoryStats& directory : metrics.disk.directories)
+    json["directories"].push_back(DirectoryJson(directory, metrics.seconds));
+  json["waits"] = WaitsJson(metrics);
   json["devices"] = nlohmann::ordered_json::array();
-  for (const DeviceFigures& device : figures.devices) {
+  for (const DeviceMetrics& device : metrics.devices) {
     nlohmann::ordered_json entry;
     entry["device"] = device.device;
     entry.update(ToJson(device.stats));
@@ -170,7 +170,7 @@ std::string MetricsJson(const Figures& figures) {
     }
     if (const auto link = LinkJson(device.stats); !link.empty()) entry["link"] = link;
 #define DEVICE_FIGURE(name, ...) entry[#name] = device.name;
-#include "integration/report/job_figures.def"
+#include "integration/report/job_metrics.def"
     if (const auto iteration = IterationJson(device); !iteration.empty()) entry["iteration"] = iteration;
     if (device.observed) entry["observed"] = ToJson(*device.observed);
     json["devices"].push_back(entry);

@@ -1,4 +1,4 @@
-#include "integration/engine/job_words.h"
+#include "integration/engine/job_text.h"
 
 #include <gtest/gtest.h>
 

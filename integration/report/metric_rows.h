@@ -2,8 +2,8 @@
 // and in Prometheus, what it means, and where it stands in ResidencyStats. For figures, iteration_meter and
 // prometheus. Data alone; any thread.
 
-#ifndef SPILLWAY_INTEGRATION_REPORT_FIGURE_ROWS_H_
-#define SPILLWAY_INTEGRATION_REPORT_FIGURE_ROWS_H_
+#ifndef SPILLWAY_INTEGRATION_REPORT_METRIC_ROWS_H_
+#define SPILLWAY_INTEGRATION_REPORT_METRIC_ROWS_H_
 
 #include <cstdint>
 #include <string_view>
@@ -45,16 +45,16 @@ inline constexpr FigureRow kFigureRows[] = {
 inline double SecondsOf(uint64_t nanos) { return static_cast<double>(nanos) / 1e9; }
 
 // Words of the metrics that several rows have.
-struct MetricWords {
+struct MetricText {
   std::string_view metric, help;
 };
-inline constexpr MetricWords kMetricWords[] = {
+inline constexpr MetricText kMetricTexts[] = {
 #define METRIC(metric, help) {metric, help},
 #include "allocator/residency/state/counters.def"
 #define METRIC(metric, help) {metric, help},
-#include "integration/report/job_figures.def"
+#include "integration/report/job_metrics.def"
 };
 
 }  // namespace spillway::integration
 
-#endif  // SPILLWAY_INTEGRATION_REPORT_FIGURE_ROWS_H_
+#endif  // SPILLWAY_INTEGRATION_REPORT_METRIC_ROWS_H_

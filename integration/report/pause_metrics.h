@@ -1,9 +1,9 @@
-// PauseFigures: the pauses of a job since its first block, summed up, and as JSON for programs; the JSON of
+// PauseMetrics: the pauses of a job since its first block, summed up, and as JSON for programs; the JSON of
 // one pause, too. JobPause counts; figures and the job's socket report. Pure functions: any thread, nothing
 // fails.
 
-#ifndef SPILLWAY_INTEGRATION_REPORT_PAUSE_FIGURES_H_
-#define SPILLWAY_INTEGRATION_REPORT_PAUSE_FIGURES_H_
+#ifndef SPILLWAY_INTEGRATION_REPORT_PAUSE_METRICS_H_
+#define SPILLWAY_INTEGRATION_REPORT_PAUSE_METRICS_H_
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -13,7 +13,7 @@
 namespace spillway::integration {
 
 // Bytes are those of whole chunks.
-struct PauseFigures {
+struct PauseMetrics {
   uint64_t pauses = 0;  // by the job and from outside, of everything or of a tag
   uint64_t clean_bytes = 0, host_bytes = 0, disk_bytes = 0, dropped_bytes = 0;  // that left, by how
   uint64_t pausing_nanos = 0;                                                   // until all had left
@@ -24,10 +24,10 @@ struct PauseFigures {
 };
 
 // With the keys of docs/metrics.md.
-nlohmann::ordered_json PauseJson(const PauseFigures& pause);
+nlohmann::ordered_json PauseJson(const PauseMetrics& pause);
 // What one pause came to.
 nlohmann::ordered_json PauseJson(const allocator::PauseStats& stats);
 
 }  // namespace spillway::integration
 
-#endif  // SPILLWAY_INTEGRATION_REPORT_PAUSE_FIGURES_H_
+#endif  // SPILLWAY_INTEGRATION_REPORT_PAUSE_METRICS_H_

@@ -1,4 +1,4 @@
-#include "policy/simulator/execution_figures.h"
+#include "policy/simulator/execution_stats.h"
 
 #include <algorithm>
 #include <numeric>
@@ -6,7 +6,7 @@
 
 namespace spillway::policy {
 
-ExecutionFigures::ExecutionFigures(uint64_t kernels, const ExecutionOptions& options)
+ExecutionStats::ExecutionStats(uint64_t kernels, const ExecutionOptions& options)
     : kernels_(kernels),
       options_(options),
       read_waits_(kernels * options.iterations, 0),
@@ -14,14 +14,14 @@ ExecutionFigures::ExecutionFigures(uint64_t kernels, const ExecutionOptions& opt
       ssd_read_waits_(options.iterations, 0),
       ssd_memory_waits_(options.iterations, 0) {}
 
-void ExecutionFigures::Waited(uint64_t position, Nanos time, const Wait& wait) {
+void ExecutionStats::Waited(uint64_t position, Nanos time, const Wait& wait) {
   const uint64_t iteration = position / kernels_;
   (wait.arriving ? read_waits_ : memory_waits_)[position] += time;
   if (wait.arriving && wait.reading) ssd_read_waits_[iteration] += time;
   if (!wait.arriving && wait.writing) ssd_memory_waits_[iteration] += time;
 }
 
-void ExecutionFigures::CountTraffic(Nanos begin, Nanos end, size_t measured) {
+void ExecutionStats::CountTraffic(Nanos begin, Nanos end, size_t measured) {
   const double per = static_cast<double>(measured);
   for (const MovedBytes& move : moved_) {
     const Nanos inside = std::min(move.end, end) - std::max(move.start, begin);
@@ -35,7 +35,7 @@ void ExecutionFigures::CountTraffic(Nanos begin, Nanos end, size_t measured) {
   }
 }
 
-Execution ExecutionFigures::Take(Nanos ideal, Bytes peak_gpu_bytes, Bytes peak_host_bytes) {
+Execution ExecutionStats::Take(Nanos ideal, Bytes peak_gpu_bytes, Bytes peak_host_bytes) {
   const size_t iterations = result_.iteration_ends.size();
   const size_t measured = std::min<size_t>(2, iterations - 1);
   const Nanos begin = result_.iteration_ends[iterations - 1 - measured];

@@ -1,11 +1,11 @@
 // What metrics and summary say of a spill directory's health.
 
-#include "integration/report/directory_figures.h"
+#include "integration/report/directory_metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/integration/report/figures_helpers.h"
+#include "tests/integration/report/metrics_helpers.h"
 
 namespace spillway::integration {
 namespace {
@@ -14,8 +14,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // One directory without trouble, and one that is closed.
-Figures WithDirectories() {
-  Figures figures = TwoDevices();
+Metrics WithDirectories() {
+  Metrics metrics = TwoDevices();
   io::DirectoryStats good;
   good.path = "/good";
   good.bytes_written = 5'000'000'000;
@@ -30,8 +30,8 @@ Figures WithDirectories() {
   sick.why_closed = "does not answer";
   sick.times_closed = 2;
   sick.last_closure = sick.why_closed;
-  figures.disk.directories = {good, sick};
-  return figures;
+  metrics.disk.directories = {good, sick};
+  return metrics;
 }
 
 TEST(MetricsJsonTest, SaysHowEachDirectoryDoes) {
@@ -50,29 +50,29 @@ TEST(MetricsJsonTest, SaysHowEachDirectoryDoes) {
 }
 
 TEST(MetricsJsonTest, NothingIsWrittenInADayBeforeTheFirstBlock) {
-  Figures figures = WithDirectories();
-  figures.seconds = 0;
-  EXPECT_EQ(nlohmann::json::parse(MetricsJson(figures))["directories"][0]["written_tb_per_day"], 0);
+  Metrics metrics = WithDirectories();
+  metrics.seconds = 0;
+  EXPECT_EQ(nlohmann::json::parse(MetricsJson(metrics))["directories"][0]["written_tb_per_day"], 0);
 }
 
 TEST(SummaryTest, SaysOfAGoodDirectoryItsWearAlone) {
   EXPECT_THAT(Summary(WithDirectories()),
               HasSubstr("; /good: 34.56 TB written a day (a drive of 600 TBW lasts 17 days); /si"));
-  Figures figures = WithDirectories();
-  figures.disk.directories[0].bytes_written = 4096;
-  EXPECT_THAT(Summary(figures), HasSubstr("; /good: less than 0.01 TB written a day; /si"));
-  figures.disk.directories[0].bytes_written = 0;
-  EXPECT_THAT(Summary(figures), Not(HasSubstr("/good")));
+  Metrics metrics = WithDirectories();
+  metrics.disk.directories[0].bytes_written = 4096;
+  EXPECT_THAT(Summary(metrics), HasSubstr("; /good: less than 0.01 TB written a day; /si"));
+  metrics.disk.directories[0].bytes_written = 0;
+  EXPECT_THAT(Summary(metrics), Not(HasSubstr("/good")));
 }
 
 TEST(SummaryTest, SaysWhatTroubleADirectoryHad) {
-  Figures figures = WithDirectories();
+  Metrics metrics = WithDirectories();
   EXPECT_THAT(
-      Summary(figures),
+      Summary(metrics),
       HasSubstr("; /si\"ck: failed transfers: 3, retries: 12, wrong checksums: 1, slots out of use: 4, "
                 "slots moved away: 5, closures: 2, closed now: it does not answer"));
-  figures.disk.directories[1].closed = false;
-  EXPECT_THAT(Summary(figures), HasSubstr("closures: 2 (the last: does not answer)"));
+  metrics.disk.directories[1].closed = false;
+  EXPECT_THAT(Summary(metrics), HasSubstr("closures: 2 (the last: does not answer)"));
 }
 
 }  // namespace

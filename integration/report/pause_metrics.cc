@@ -1,12 +1,12 @@
-#include "integration/report/pause_figures.h"
+#include "integration/report/pause_metrics.h"
 
 #include <nlohmann/json.hpp>
 
-#include "integration/report/figure_rows.h"
+#include "integration/report/metric_rows.h"
 
 namespace spillway::integration {
 
-void PauseFigures::Add(const allocator::PauseStats& stats) {
+void PauseMetrics::Add(const allocator::PauseStats& stats) {
   ++pauses;
   clean_bytes += stats.clean_bytes;
   host_bytes += stats.host_bytes;
@@ -15,10 +15,10 @@ void PauseFigures::Add(const allocator::PauseStats& stats) {
   pausing_nanos += static_cast<uint64_t>(stats.nanos);
 }
 
-nlohmann::ordered_json PauseJson(const PauseFigures& pause) {
+nlohmann::ordered_json PauseJson(const PauseMetrics& pause) {
   nlohmann::ordered_json json;
 #define PAUSE_FIGURE(key, type, value, metric, help) json[#key] = value;
-#include "integration/report/job_figures.def"
+#include "integration/report/job_metrics.def"
   return json;
 }
 

@@ -1,4 +1,4 @@
-#include "integration/engine/device_figures.h"
+#include "integration/engine/device_metrics.h"
 
 #include <cstdint>
 #include <optional>
@@ -34,25 +34,25 @@ ObservedIteration ObservedBy(const Predictor& predictor, const ServedDevice& ser
 
 }  // namespace
 
-DeviceFigures FiguresOf(const ServedDevice& served, const Settings& settings) {
-  DeviceFigures figures;
-  figures.device = served.device;
-  figures.stats = served.residency->Stats();
-  if (served.predictor == nullptr) return figures;
+DeviceMetrics MetricsOf(const ServedDevice& served, const Settings& settings) {
+  DeviceMetrics metrics;
+  metrics.device = served.device;
+  metrics.stats = served.residency->Stats();
+  if (served.predictor == nullptr) return metrics;
   const PredictorStats prediction = served.predictor->stats();
-  figures.plans = prediction.plans;
-  figures.plan_departures = prediction.departures;
-  figures.plan_iteration_launches = prediction.iteration_launches;
-  figures.plan_readoptions = prediction.readoptions;
-  figures.plan_improvements = prediction.improved;
-  figures.plan_sequences = prediction.sequences;
-  figures.followed_launches = prediction.followed;
-  figures.plan_accesses = prediction.accesses;
-  figures.plan_accesses_known = prediction.accesses_known;
-  figures.iteration_marks = prediction.marks;
-  figures.forecast = ForecastOf(prediction, figures.stats);
-  if (settings.Observes()) figures.observed = ObservedBy(*served.predictor, served, settings, figures.stats);
-  return figures;
+  metrics.plans = prediction.plans;
+  metrics.plan_departures = prediction.departures;
+  metrics.plan_iteration_launches = prediction.iteration_launches;
+  metrics.plan_readoptions = prediction.readoptions;
+  metrics.plan_improvements = prediction.improved;
+  metrics.plan_sequences = prediction.sequences;
+  metrics.followed_launches = prediction.followed;
+  metrics.plan_accesses = prediction.accesses;
+  metrics.plan_accesses_known = prediction.accesses_known;
+  metrics.iteration_marks = prediction.marks;
+  metrics.forecast = ForecastOf(prediction, metrics.stats);
+  if (settings.Observes()) metrics.observed = ObservedBy(*served.predictor, served, settings, metrics.stats);
+  return metrics;
 }
 
 }  // namespace spillway::integration

@@ -1,4 +1,4 @@
-"""Checks that docs/metrics.md and spillway/stats_types.py have the rows of counters.def and job_figures.def. --update writes them.
+"""Checks that docs/metrics.md and spillway/stats_types.py have the rows of counters.def and job_metrics.def. --update writes them.
 
 A table of the page, or a list of a class, stands between marks that name it. Also: the rows of one metric stand together, a
 metric of several rows has words of its own, and a counter's name, and no other's, ends in _total.
@@ -11,7 +11,7 @@ from pathlib import Path
 import common
 
 COUNTERS = Path("allocator/residency/state/counters.def")
-FIGURES = Path("integration/report/job_figures.def")
+FIGURES = Path("integration/report/job_metrics.def")
 PAGE = Path("docs/metrics.md")
 TYPES = Path("integration/python/spillway/stats_types.py")
 HEAD = ["| key | meaning | Prometheus |", "|---|---|---|"]

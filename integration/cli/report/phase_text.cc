@@ -1,4 +1,4 @@
-#include "integration/cli/report/phase_words.h"
+#include "integration/cli/report/phase_text.h"
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@ std::string PhaseLabel(const ReportPhase& phase) {
   return absl::StrCat(phase.name, phase.guessed ? "?" : "");
 }
 
-std::string PhaseWords(const std::vector<ReportPhase>& phases) {
+std::string PhaseText(const std::vector<ReportPhase>& phases) {
   if (phases.empty()) return "";
   if (std::ranges::none_of(phases, &ReportPhase::guessed)) return " Phases are those of a typical iteration.";
   return " Phases are those of a typical iteration; where the backward pass begins is a guess: no kernel is "

@@ -1,8 +1,8 @@
 // What the metrics, the summary and Prometheus say of one spill directory. MetricsJson, Summary and
 // PrometheusText call it for each. It reads a copy of the store's statistics, on any thread; nothing fails.
 
-#ifndef SPILLWAY_INTEGRATION_REPORT_DIRECTORY_FIGURES_H_
-#define SPILLWAY_INTEGRATION_REPORT_DIRECTORY_FIGURES_H_
+#ifndef SPILLWAY_INTEGRATION_REPORT_DIRECTORY_METRICS_H_
+#define SPILLWAY_INTEGRATION_REPORT_DIRECTORY_METRICS_H_
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -24,4 +24,4 @@ std::string DirectoryText(const io::DirectoryStats& directory, double seconds);
 
 }  // namespace spillway::integration
 
-#endif  // SPILLWAY_INTEGRATION_REPORT_DIRECTORY_FIGURES_H_
+#endif  // SPILLWAY_INTEGRATION_REPORT_DIRECTORY_METRICS_H_

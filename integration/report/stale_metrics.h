@@ -3,8 +3,8 @@
 // have left. The reporter's thread calls it; a folder may lie on a slow drive. Nothing fails: what cannot be
 // removed stays.
 
-#ifndef SPILLWAY_INTEGRATION_REPORT_STALE_FIGURES_H_
-#define SPILLWAY_INTEGRATION_REPORT_STALE_FIGURES_H_
+#ifndef SPILLWAY_INTEGRATION_REPORT_STALE_METRICS_H_
+#define SPILLWAY_INTEGRATION_REPORT_STALE_METRICS_H_
 
 #include <ctime>
 #include <functional>
@@ -21,7 +21,7 @@ inline constexpr int kForgottenSeconds = 3600;
 // host, that begin as PrometheusText does, belong to this user, and have not been written for kStaleSeconds,
 // if `is_there` denies the process that they name, or for kForgottenSeconds. `now`: seconds since 1970.
 // Returns how many. A pattern whose folder differs between processes removes nothing.
-int RemoveStaleFigures(const std::string& pattern, std::time_t now,
+int RemoveStaleMetrics(const std::string& pattern, std::time_t now,
                        const std::function<bool(int pid)>& is_there);
 
 // Whether there is such a process, as far as this one can know.
@@ -29,4 +29,4 @@ bool ProcessIsThere(int pid);
 
 }  // namespace spillway::integration
 
-#endif  // SPILLWAY_INTEGRATION_REPORT_STALE_FIGURES_H_
+#endif  // SPILLWAY_INTEGRATION_REPORT_STALE_METRICS_H_

@@ -1,8 +1,8 @@
-// ExecutionFigures: collects the times, waits and traffic of a simulated execution while it runs, and makes
+// ExecutionStats: collects the times, waits and traffic of a simulated execution while it runs, and makes
 // its Execution at the end. Private to the simulator; one thread; nothing fails.
 
-#ifndef SPILLWAY_POLICY_SIMULATOR_EXECUTION_FIGURES_H_
-#define SPILLWAY_POLICY_SIMULATOR_EXECUTION_FIGURES_H_
+#ifndef SPILLWAY_POLICY_SIMULATOR_EXECUTION_STATS_H_
+#define SPILLWAY_POLICY_SIMULATOR_EXECUTION_STATS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace spillway::policy {
 
-class ExecutionFigures {
+class ExecutionStats {
  public:
   // `kernels`: of one iteration.
-  ExecutionFigures(uint64_t kernels, const ExecutionOptions& options);
+  ExecutionStats(uint64_t kernels, const ExecutionOptions& options);
 
   // Why the next kernel could not start yet.
   struct Wait {
@@ -57,4 +57,4 @@ class ExecutionFigures {
 
 }  // namespace spillway::policy
 
-#endif  // SPILLWAY_POLICY_SIMULATOR_EXECUTION_FIGURES_H_
+#endif  // SPILLWAY_POLICY_SIMULATOR_EXECUTION_STATS_H_

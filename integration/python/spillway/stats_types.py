@@ -232,6 +232,7 @@ class _StatsAlways(Counters):
     disk_capacity_bytes: int
     host_capacity_bytes: int
     unknown_kernel_launches: int
+    unmatched_addresses: int
     newer_calls: int
     # process: end
     evictions_ended: str

@@ -40,12 +40,17 @@ struct KernelLaunch {
   }
 
  private:
-  // Adds the range of an access policy window, which may be that of a block.
+  // Adds the range of an access policy window, which may be that of a block. Notes a programmatic dependent
+  // launch.
   static void CollectAttributes(AccessSetBuilder* builder, const CUlaunchConfig& config) {
     for (unsigned int i = 0; config.attrs != nullptr && i < config.numAttrs; ++i) {
-      if (config.attrs[i].id != CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW) continue;
-      const CUaccessPolicyWindow& window = config.attrs[i].value.accessPolicyWindow;
-      builder->Range(AddressOf(window.base_ptr), window.num_bytes);
+      const CUlaunchAttribute& attribute = config.attrs[i];
+      if (attribute.id == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW) {
+        const CUaccessPolicyWindow& window = attribute.value.accessPolicyWindow;
+        builder->Range(AddressOf(window.base_ptr), window.num_bytes);
+      } else if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) {
+        builder->overlaps |= attribute.value.programmaticStreamSerializationAllowed != 0;
+      }
     }
   }
 };

@@ -58,6 +58,7 @@ class Counters(TypedDict):
     prefetch_in_time_bytes: int
     launches: int
     slow_launches: int
+    overlapping_launches: int
     evictions: int
     evictions_cancelled: int
     faults: int

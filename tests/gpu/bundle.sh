@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Gathers what a machine with a GPU needs to run tests/gpu/visit.sh, run.sh and bench/gpu/run.sh out of a finished build:
+# Gathers what a machine with a GPU needs to run tests/gpu/visit.sh out of a finished build:
 # Spillway's libraries and programs, stripped of debug information, and beside them the shared libraries of this system
 # that they use (but libc's and the compiler's, which every system has). Everything finds its neighbours by $ORIGIN. A build of
 # the quickstart lacks the programs for a GPU: they are built first. The wheels of wheels.txt, which visit.sh --stage table

@@ -1,4 +1,4 @@
-"""Rehearses a session on a GPU: the bundle, the commands and the paths of one, over simcuda's driver.
+"""Rehearses a GPU session: the bundle, the commands and the paths of one, over simcuda's driver.
 
     rehearse.py [--build BUILD] [--python PATH] [--work DIR]
 

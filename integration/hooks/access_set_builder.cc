@@ -28,7 +28,7 @@ void AccessSetBuilder::Begin(HookState* hook_state, HookContext* hook_context) {
   state_ = hook_state;
   context_ = hook_context;
   tag = 0;
-  may_block = reaches_all = of_unknown_origin = overlaps = false;
+  may_block = reaches_all = of_unknown_origin = false;
   denied = nccl = unanswered = nullptr;
   set_.Clear();
   if (__builtin_expect(!early_.empty(), 0)) early_.Clear();

@@ -106,7 +106,6 @@ class AccessSetBuilder {
   bool reaches_all = false;            // set by NotUnderstood, OfUnknownOrigin and Unanswered
   bool of_unknown_origin = false;
   const FunctionInfo* unanswered = nullptr;
-  bool overlaps = false;   // the launch may begin before the one ahead of it on its stream has ended
   uint64_t tag = 0;        // of the launch: the row's tag, unless a reader of arguments sets the kernel's
   bool may_block = false;  // it may wait for the GPU: synchronous, or a copy from or to pageable memory
 

@@ -255,7 +255,6 @@ CUresult PassNamed(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
   Residency* const residency = builder->context()->Of(device);
   if (__builtin_expect(on_one, 1)) {
     if (residency == nullptr) return real();
-    if (__builtin_expect(builder->overlaps, 0)) residency->RecordOverlap(stream);
     if (__builtin_expect(!builder->may_block, 1)) return residency->Run(set, stream, builder->tag, real);
   }
   if (builder->denied != nullptr) return PassDenied(builder, stream, real);

@@ -106,7 +106,7 @@ def rehearse(args, part):
     if faults:
         plant(bundle)
         expected["first"] = {"residency self-test", "plain job: the driver's blocks", "plain job: 50 %, host memory", "a launch"}
-        expected["second"] = {"plain job: 50 %, disk"}
+        expected["second"] = {"pause and resume", "plain job: 50 %, disk"}
     problems, times = [], []
     for stage in PARTS[part]:
         status, output, report, seconds = run_stage(args, work, bundle, stage, {**SETTINGS, **(FAULTS if faults else {})})

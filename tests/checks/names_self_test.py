@@ -100,18 +100,19 @@ class PageNamesTest(Planted):
         self.put("io/store/slot.h", HEAD + "class SlotTable;  // kMaxSlots, SPILLWAY_DIRS\n")
         self.put("integration/settings/settings.def", HEAD + "SETTING(host_memory)\n")
         self.put("bench/a.py", 'parser.add_argument("--pairs")\n')
+        self.put("tests/nightly.sh", 'SHARDS="\nmutants      what catches each\n"\n')
         self.put(page, text)
         return page_names.find_problems(self.root, dict.fromkeys(others, "another project's"))
 
     def test_names_that_are_there_pass(self):
         for text in ("`SlotTable`", "`kMaxSlots`", "`io/store/slot.h`", "`io/store/slot`", "`io/store/{slot,slot}.h`", "`io/*.h`",
-                     "`slot.h`", "`SPILLWAY_DIRS`", "`SPILLWAY_HOST_MEMORY`", "`--pairs 3`", "`--host-memory`",
+                     "`slot.h`", "`SPILLWAY_DIRS`", "`SPILLWAY_HOST_MEMORY`", "`--pairs 3`", "`--host-memory`", "`tests/nightly.sh mutants`",
                      "```\na.py --pairs 3\nOtherClass\n```"):  # fmt: skip
             self.assertEqual(self.found(text + "\n"), [], text)
 
     def test_names_that_are_gone_are_found(self):
         for text in ("`SlotList`", "`SlotTable::AllOfThem`", "`kMostSlots`", "`io/store/slots.h`", "`io/store/{slot,gone}.h`", "`slots.h`",
-                     "`io/*.cc`", "`SPILLWAY_DIR`", "`SIMCUDA_NONE`", "`--pair`", "```\na.py --pair 3\n```"):  # fmt: skip
+                     "`io/*.cc`", "`SPILLWAY_DIR`", "`SIMCUDA_NONE`", "`--pair`", "`tests/nightly.sh mutants links`", "```\na.py --pair 3\n```"):  # fmt: skip
             self.assertEqual(len(self.found(text + "\n")), 1, text)
 
     def test_text_without_marks_and_free_pages_may_have_any_name(self):

@@ -1,10 +1,14 @@
-"""Checks that names which pages quote in backticks exist: types and constants, files and folders, variables, options.
+"""Checks that names which pages quote in backticks exist: types and constants, files and folders, variables, options, shards.
 
-A type (`ChunkPool`) or constant (`kMaxAge`) must be a word of a source; a path that begins with a folder of the tree (from
-the top, or from the page's folder), and a file of C or C++, must be there, or match if it has a pattern; a variable of Spillway's or of the stand-in must be a word
-of a source, whole or without its prefix in either case. An option of a program, in backticks or in a fence, must stand in
-a source, or be a setting. Free are the changelog, decisions, the archive, fences for names, and names of other projects,
-which NAMES_OF_OTHERS lists. One that is not needed any more is a problem.
+- A type (`ChunkPool`) or constant (`kMaxAge`) must be a word of a source.
+- A path that begins with a folder of the tree, from the top or from the page's folder, must be there, or match if it has a
+  pattern; so must a file of C or C++.
+- A variable of Spillway's or of the stand-in must be a word of a source, whole or without its prefix, in either case.
+- An option of a program, in backticks or in a fence, must stand in a source, or be a setting.
+- A shard behind tests/nightly.sh must be in its list.
+
+Free are the changelog, decisions, the archive, fences except for options and shards, and names of other projects, which
+NAMES_OF_OTHERS lists. A row of it that is not needed any more is a problem.
 """
 
 import fnmatch
@@ -13,6 +17,7 @@ from pathlib import Path
 
 import common
 import doc_format
+import test_table
 
 FREE = ("docs/changelog.md", "docs/decisions/", "docs/results/archive/")
 SOURCES = (*common.SOURCE_ENDINGS, ".py", ".pyi", ".sh", ".txt", ".cmake", ".cu", ".S", ".toml", ".json", ".inc")
@@ -25,6 +30,7 @@ PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(TOP_FOLDERS)})/[\w./*{{}},-]*")
 FILE = re.compile(rf"[\w.*-]+(?:{'|'.join(map(re.escape, C_FILES))})")
 VARIABLE = re.compile(r"\b(SPILLWAY|SIMCUDA)_([A-Z][A-Z0-9_]*)\b")
 OPTION = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
+SHARDS = re.compile(r"tests/nightly\.sh((?: [a-z][a-z0-9.-]+)+)")
 PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b")  # tests/policy/g10/TRACE
 
 # Name -> the project that it belongs to.
@@ -42,6 +48,8 @@ class Tree:
         self.paths = {p.as_posix() for p in files} | {q.as_posix() for p in files for q in p.parents}
         self.stems = {p.with_suffix("").as_posix() for p in files}
         self.names = {p.name for p in files}
+        nightly = root / "tests/nightly.sh"
+        self.shards = set(test_table.shards(nightly.read_text(encoding="utf-8"))) if nightly.is_file() else set()
         self.words, self.options = set(), set()
         for path in files:
             if path.suffix in SOURCES and path != Path("tests/checks") / Path(__file__).name:
@@ -75,6 +83,7 @@ def names_of(text):
                 yield number, "file", span
         code = " ".join(SPAN.findall(line)) if number in prose else line
         yield from ((number, "option", name) for name in OPTION.findall(code))
+        yield from ((number, "shard", name) for names in SHARDS.findall(code) for name in names.split())
 
 
 def is_there(tree, folder, kind, name):
@@ -84,6 +93,8 @@ def is_there(tree, folder, kind, name):
         return tree.has_path(name) or tree.has_path(f"{folder}/{name}")
     if kind == "file":
         return bool(fnmatch.filter(tree.names, name))
+    if kind == "shard":
+        return name in tree.shards
     if kind == "option":
         return name in tree.options or name.replace("-", "_") in tree.words
     rest = name.partition("_")[2]

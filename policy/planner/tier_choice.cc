@@ -20,7 +20,7 @@ std::vector<Nanos> Scaled(const std::vector<Nanos>& times, double factor) {
   return scaled;
 }
 
-// Start of each kernel, over three iterations: the one before, this one, the next.
+// The start of each kernel, over three iterations: the one before, this one, the next.
 class Timeline {
  public:
   explicit Timeline(const std::vector<Nanos>& times) : size_(static_cast<int64_t>(times.size())) {
@@ -80,7 +80,7 @@ class TierSweep {
     return BytesOfPieces(bytes, machine_.piece_bytes, eviction.first_piece, eviction.last_piece);
   }
 
-  // Bytes away at each kernel, all on the host to begin with.
+  // The bytes away at each kernel, all of them on the host to begin with.
   RangeMax HostBytes() const {
     std::vector<int64_t> change(2 * size_ + 1, 0);
     for (const PlannedEviction& eviction : plan_->evictions) {
@@ -113,7 +113,8 @@ class TierSweep {
     if (order == TierOrder::kSpread) list = Spread(list);
     return list;
   }
-  // Multiples of the golden ratio: any beginning of the order is spread evenly.
+  // Orders by the fractional parts of multiples of the golden ratio, so that the first n of the order and the
+  // SSD's work with them, are spread evenly over the iteration, for any n.
   static std::vector<uint32_t> Spread(const std::vector<uint32_t>& list) {
     std::vector<std::pair<double, uint32_t>> keyed;
     double place = 0;
@@ -196,7 +197,8 @@ void FindReadLeads(const Workload& workload, const Lifetimes& lifetimes, const M
       reads.emplace_back(interval.before % size, a);
   }
   std::sort(reads.begin(), reads.end());
-  // Backwards over two iterations, so that the first one's end knows what the next one needs.
+  // The walk goes backwards over two iterations, so that the end of the first one allows for the reads of the
+  // next.
   Nanos latest = timeline.Start(2 * size);
   for (int64_t round : {int64_t{1}, int64_t{0}}) {
     for (auto it = reads.rbegin(); it != reads.rend(); ++it) {

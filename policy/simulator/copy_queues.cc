@@ -31,8 +31,8 @@ double CopyQueues::DriveRate(Queue queue) const {
   return IsOut(queue) ? drives_[queue - 1].write : drives_[queue - tiers_ - 1].read;
 }
 
-// The part of PCIe that a drive has while it has anything to do. All drives together have half, if they can
-// use it.
+// The rate over PCIe that is kept for a drive while copies wait for it, in bytes per second. All drives
+// together get half of PCIe, if they can use it, so that the host's copies do not hold them back.
 double CopyQueues::ShareOf(Queue queue) const {
   const double pcie = IsOut(queue) ? machine_.pcie_out : machine_.pcie_in;
   const double all = IsOut(queue) ? machine_.ssd_write : machine_.ssd_read;

@@ -68,7 +68,7 @@ class KnownSequences {
   // Records the job's next launch. Must be called for each launch, in a known sequence or not. Constant time.
   void Record(uint64_t signature);
   // Records that the launches before the next one are not known.
-  void ForgetLatest() { noted_ = 0; }
+  void ForgetLatest() { recorded_ = 0; }
   // Returns the place of the launch recorded last: as soon as there is no doubt about it, or the best guess
   // when the doubt has lasted; none until then. Looks at up to kMaxPlaces places.
   std::optional<SequencePlace> Recognise() const;
@@ -119,10 +119,10 @@ class KnownSequences {
   uint64_t clock_ = 0;  // grows with each sequence added or followed
 
   std::vector<uint64_t> latest_;  // ring of the last kLongestRun launches
-  uint64_t noted_ = 0;            // launches in a row that are known
+  uint64_t recorded_ = 0;         // launches in a row that are known
   SequencePlace left_;            // the place where a sequence was left; run unused
-  uint64_t left_at_ = 0;          // all_noted_ then
-  uint64_t all_noted_ = 0;
+  uint64_t left_at_ = 0;          // all_recorded_ then
+  uint64_t all_recorded_ = 0;
 };
 
 }  // namespace spillway::policy

@@ -282,7 +282,7 @@ absl::Status Runtime::SetGpuMemory(int device, const std::string& size) {
   if (absl::EqualsIgnoreCase(size, "none")) return SetCap(device, UINT64_MAX);
   const auto refused = [&](const std::string& accepted) {
     return absl::InvalidArgumentError(
-        absl::StrCat("set_gpu_memory(", size, ") is not accepted; accepted: none, or ", accepted));
+        absl::StrCat("set_gpu_memory(", size, ") is invalid; expected: none, or ", accepted));
   };
   const auto parsed = setting_type::ShareAboveZero::Read(size, "");
   if (!parsed.ok()) return refused(std::string(parsed.status().message()));

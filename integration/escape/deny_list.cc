@@ -8,7 +8,7 @@ namespace spillway::integration {
 namespace {
 
 constexpr std::string_view kAccepted =
-    "accepted: a kernel's name as the driver tells it (mangled, without blanks), then, if wanted, the file "
+    "expected: a kernel's name as the driver tells it (mangled, without blanks), then, if wanted, the file "
     "name of the library that it comes in; in each a * stands for any text; then, if wanted, "
     "action=everything, action=writer or action=refuse, and for a writer tables=LIST or fills=LIST, the "
     "numbers of the parameters that point to its tables, as in 5,7-9";

@@ -113,7 +113,7 @@ int FindConfSlip(const char* text, const char* variable, int beside_ours, char* 
     if (entry.ours >= 0 || !entry.key.bytes) continue;
     if (SpanIs(entry.key, "backend") && NameDistance(entry.value.start, entry.value.bytes, "spillway") <= 2) {
       snprintf(words, bytes,
-               "backend in %s=%.*s is not accepted; accepted: spillway, native or cudaMallocAsync", variable,
+               "backend in %s=%.*s is invalid; expected: spillway, native or cudaMallocAsync", variable,
                (int)entry.value.bytes, entry.value.start);
       return 1;
     }

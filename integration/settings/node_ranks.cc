@@ -62,7 +62,7 @@ class Ranks {
   }
 
   void Refuse(const std::string& what, const std::string& accepted) {
-    const std::string sentence = absl::StrCat(what, " is left out; accepted: ", accepted);
+    const std::string sentence = absl::StrCat(what, " is left out; expected: ", accepted);
     if (std::find(warnings_->begin(), warnings_->end(), sentence) == warnings_->end())
       warnings_->push_back(sentence);
   }

@@ -68,7 +68,7 @@ absl::StatusOr<Settings> ReadSettings(const SettingSource& source, std::vector<s
 // file becomes absolute. Any other value stays as it is.
 std::string IndependentOfFolder(const std::string& name, const std::string& value);
 
-// Returns a message like "SPILLWAY_POLICY=fifo is not accepted; accepted: plan or lru", with the name and the
+// Returns a message like "SPILLWAY_POLICY=fifo is invalid; expected: plan or lru", with the name and the
 // value of the source.
 std::string NotAccepted(const SettingSource& source, const char* name, const std::string& accepted);
 

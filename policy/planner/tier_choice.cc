@@ -113,7 +113,7 @@ class TierSweep {
     if (order == TierOrder::kSpread) list = Spread(list);
     return list;
   }
-  // Orders by the fractional parts of multiples of the golden ratio, so that the first n of the order and the
+  // Orders by the fractional parts of multiples of the golden ratio, so that the first n of the order, and the
   // SSD's work with them, are spread evenly over the iteration, for any n.
   static std::vector<uint32_t> Spread(const std::vector<uint32_t>& list) {
     std::vector<std::pair<double, uint32_t>> keyed;

@@ -316,7 +316,7 @@ void Choice::Remaining() {
     if (file == facts_.files.end()) {
       Take(name.c_str());
     } else {
-      Unset(name, absl::StrCat(value, " is not accepted; accepted: ", file->accepted));
+      Unset(name, absl::StrCat(value, " is invalid; expected: ", file->accepted));
     }
   }
 }

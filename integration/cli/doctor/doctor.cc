@@ -62,7 +62,7 @@ InstallationFacts InspectInstallation(const std::string& directory) {
 
 absl::Status OptionNotAccepted(const char* option, const std::string& value, absl::string_view accepted) {
   return absl::InvalidArgumentError(
-      absl::StrCat(option, "=", value, " is not accepted; accepted: ", accepted));
+      absl::StrCat(option, "=", value, " is invalid; expected: ", accepted));
 }
 
 absl::Status ReadOptions(const DoctorOptions& options, DoctorFacts* facts) {

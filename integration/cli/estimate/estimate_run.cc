@@ -69,7 +69,7 @@ absl::StatusOr<policy::ModelShape> ReadModel(const std::string& model) {
                                                 " config.json` prints the path of the file that is accepted")
                                  : "";
     return absl::NotFoundError(absl::StrCat(
-        "MODEL=", model, " is not accepted: no such file, and no name; accepted: ",
+        "MODEL=", model, " is invalid: no such file, and no name; expected: ",
         "a Hugging Face config.json, a folder with one, or one of ", policy::ShapeNames(), hint));
   }
   const std::string path = folder ? model + "/config.json" : model;

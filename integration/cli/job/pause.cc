@@ -72,7 +72,7 @@ class Command {
   int Run() {
     if (!(options_.timeout > 0 && options_.timeout <= kMaxTimeout)) {
       return Refuse(absl::InvalidArgumentError(
-          absl::StrCat("--timeout ", options_.timeout, " is not accepted; accepted: seconds above 0")));
+          absl::StrCat("--timeout ", options_.timeout, " is invalid; expected: seconds above 0")));
     }
     deadline_ = Clock::now() +
                 std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.timeout));

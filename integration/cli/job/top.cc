@@ -92,7 +92,7 @@ CLI::App* AddTop(CLI::App* app, TopOptions* options) {
 int Top(const TopOptions& options) {
   if (!(options.interval >= kShortest && options.interval <= kLongest))
     return Refuse(absl::InvalidArgumentError(absl::StrCat(
-        "--interval ", options.interval, " is not accepted; accepted: seconds from 0.1 to 3600")));
+        "--interval ", options.interval, " is invalid; expected: seconds from 0.1 to 3600")));
   Jobs jobs(options.pids);
   std::vector<TopJob> seen = jobs.Scan();
   if (seen.empty()) return NoJob(options, jobs);

@@ -97,7 +97,7 @@ absl::Status CheckRuns(const ReportOptions& options, const std::vector<ReportedR
     return absl::InvalidArgumentError(
         absl::StrCat("these are ", runs.size(),
                      " runs, since commands, times or ranks do not fit: ", absl::StrJoin(names, ", "),
-                     "; accepted: files of one job, or of two; --as ranks takes all for one job's"));
+                     "; expected: files of one job, or of two; --as ranks takes all for one job's"));
   }
   if (options.files_are == FilesAre::kRuns && runs.size() != 2)
     return NotAccepted("as", "runs", "two files or folders beside it, a run each");

@@ -89,7 +89,7 @@ class RequireTest(unittest.TestCase):
     def test_a_wrong_value_is_refused(self):
         out, ours = self.run_job(FIRST, BUILD / "lib" / "libspillway.so", status=2, SPILLWAY_REQUIRE="yes")
         self.assertEqual(out, ["imported"])
-        self.assertEqual(ours, ["spillway: SPILLWAY_REQUIRE=yes is not accepted; accepted: on, off, 1 or 0"])
+        self.assertEqual(ours, ["spillway: SPILLWAY_REQUIRE=yes is invalid; expected: on, off, 1 or 0"])
 
     def test_a_device_that_cannot_be_served_is_raised_at_its_first_block(self):
         """No address space is to be had; small blocks, which are PyTorch's, go on."""

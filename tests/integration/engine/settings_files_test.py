@@ -52,9 +52,9 @@ class SettingsFilesTest(unittest.TestCase):
 
     def test_wrong_files_are_refused_in_the_same_words_everywhere(self):
         cases = {
-            "host_memory=lots\n": f"{self.file}:1: host_memory=lots is not accepted; accepted: ",
-            "\nSPILLWAY_DIRS=/nope\n": f"{self.file}:2: dirs=/nope is not accepted; accepted: ",
-            "gpu_memory=2GiB\n": f"{self.file}:1: gpu_memory=2GiB is not accepted; accepted: at most 256.00 MiB",
+            "host_memory=lots\n": f"{self.file}:1: host_memory=lots is invalid; expected: ",
+            "\nSPILLWAY_DIRS=/nope\n": f"{self.file}:2: dirs=/nope is invalid; expected: ",
+            "gpu_memory=2GiB\n": f"{self.file}:1: gpu_memory=2GiB is invalid; expected: at most 256.00 MiB",
             "gpu_memory\n": f"{self.file}:1: a line has the form NAME=VALUE",
         }
         for text, words in cases.items():
@@ -69,7 +69,7 @@ class SettingsFilesTest(unittest.TestCase):
         self.file.write_text("policy=fifo\n", encoding="utf-8")
         done = run([PROGRAM, "describe", "settings"], SPILLWAY_CONF=str(self.file))
         self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn(f"{self.file}:1: policy=fifo is not accepted; accepted: plan or lru", done.stderr)
+        self.assertIn(f"{self.file}:1: policy=fifo is invalid; expected: plan or lru", done.stderr)
 
     def test_an_option_and_a_variable_win_over_a_file(self):
         self.file.write_text("policy=fifo\n", encoding="utf-8")

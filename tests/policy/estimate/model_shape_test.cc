@@ -59,7 +59,7 @@ TEST(ModelShapeTest, SaysWhichSizeIsWrong) {
   ModelShape shape = *NamedShape("llama-8b");
   shape.layers = 0;
   EXPECT_THAT(std::string(CheckShape(shape).message()),
-              HasSubstr("layers = 0 is not accepted; accepted: 1 to"));
+              HasSubstr("layers = 0 is invalid; expected: 1 to"));
   shape = *NamedShape("llama-8b");
   shape.width = ~uint64_t{0};
   EXPECT_FALSE(CheckShape(shape).ok());

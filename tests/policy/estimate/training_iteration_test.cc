@@ -125,7 +125,7 @@ TEST(TrainingIterationTest, CountsTheTargetsBeforeItAccepts) {
   EXPECT_EQ(ErrorOf(options), "");
   options.batch.targets = 1 << 21;  // 8 heads x (2^21)^2
   EXPECT_THAT(ErrorOf(options),
-              HasSubstr("--batch=4 with --sequence=256 and --target=2097152 is not accepted"));
+              HasSubstr("--batch=4 with --sequence=256 and --target=2097152 is invalid"));
   options.batch.targets = 1 << 18;
   options.batch.sequences = 1 << 14;
   EXPECT_THAT(ErrorOf(options), HasSubstr("1e13"));  // 2^14 x 2^18 x 4,096 words
@@ -167,7 +167,7 @@ TEST(TrainingIterationTest, AWindowHasMasks) {
 TEST(TrainingIterationTest, SaysWhatItDoesNotAccept) {
   TrainingOptions options = Small();
   options.batch.sequences = 0;
-  EXPECT_THAT(ErrorOf(options), HasSubstr("--batch=0 is not accepted; accepted: 1 to"));
+  EXPECT_THAT(ErrorOf(options), HasSubstr("--batch=0 is invalid; expected: 1 to"));
   options = Small();
   options.batch.tokens = uint64_t{1} << 40;
   EXPECT_THAT(ErrorOf(options), HasSubstr("--sequence="));

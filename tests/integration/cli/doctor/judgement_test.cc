@@ -287,7 +287,7 @@ TEST(JudgementTest, AFasterDiskThanTheDefaultOne) {
 
 TEST(JudgementTest, TheStart) {
   DoctorFacts facts = GoodFacts();
-  facts.refusal = "SPILLWAY_HOST_MEMORY=1TiB is not accepted; accepted: at most 128.00 GiB";
+  facts.refusal = "SPILLWAY_HOST_MEMORY=1TiB is invalid; expected: at most 128.00 GiB";
   facts.warnings = {"SPILLWAY_HOST_MEMROY is unknown and ignored"};
   EXPECT_EQ(FindingOf(facts, "start").verdict, Verdict::kBad);
   EXPECT_EQ(FindingOf(facts, "start").found, "a job is refused: " + facts.refusal);

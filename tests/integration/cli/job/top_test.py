@@ -120,7 +120,7 @@ class TopTest(unittest.TestCase):
         for wrong in ("0", "-1", "nan", "4000"):
             status, out, err = self.top("--interval", wrong)
             self.assertEqual((status, out), (2, ""))
-            self.assertIn("accepted: seconds from 0.1 to 3600", err)
+            self.assertIn("expected: seconds from 0.1 to 3600", err)
         self.assertEqual(self.top("train.py")[0], 2)
 
 

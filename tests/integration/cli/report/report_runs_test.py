@@ -249,10 +249,10 @@ class RefusalTest(Case):
     def test_what_is_no_run_and_what_is_named_twice(self):
         (path, _) = self.write(report_samples.pair())
         os.mkdir(self.path("empty"))
-        self.assert_refused(report(self.path("empty"), "--json"), self.path("empty") + ": has no data of a run; accepted: ")
+        self.assert_refused(report(self.path("empty"), "--json"), self.path("empty") + ": has no data of a run; expected: ")
         self.assert_refused(report(path, path, "--json"), path + ": named twice")
         self.assert_refused(report(path, self.scratch.name, "--json"), "named twice")
-        self.assert_refused(report(path, "--as", "runs", "--json"), "as=runs is not accepted; accepted: two files or folders")
+        self.assert_refused(report(path, "--as", "runs", "--json"), "as=runs is invalid; expected: two files or folders")
         run = report(path, "--as", "jobs", "--json")
         self.assertEqual((run.returncode, run.stdout), (2, ""))
 

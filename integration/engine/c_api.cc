@@ -105,7 +105,7 @@ int RecordStream(void* pointer, void* stream) {
   });
 }
 
-// Returns 0 if there is no answer, which does no harm: native looks at the pointer then.
+// Returns 0 if there is no answer, which does no harm: native examines the pointer then.
 int Owns(const void* pointer) {
   try {
     const Runtime* runtime = Runtime::Get();

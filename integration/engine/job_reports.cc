@@ -169,7 +169,7 @@ std::string JobReports::AnswerTo(const std::string& question, Reporter* reporter
     return from_.pause->StateJson();
   } else {
     answer["error"] = absl::StrCat("Spillway ", SPILLWAY_VERSION_TEXT,
-                                   " knows the questions status, pause, resume and pause state");
+                                   " accepts the requests status, pause, resume and pause state");
   }
   return answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -191,7 +191,7 @@ void JobReports::Start() {
   options.advice = FactsForAdvice();
   options.writers = MakeWriters(origin);
   if (settings_.log >= os::LogLevel::kInfo) {
-    options.after_look = [log = std::make_shared<JobLog>()](const Metrics& metrics) {
+    options.after_sample = [log = std::make_shared<JobLog>()](const Metrics& metrics) {
       for (const JobLog::Line& line : log->Update(metrics)) os::Log(line.level, line.text);
     };
   }

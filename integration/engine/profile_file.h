@@ -19,7 +19,7 @@ namespace spillway::integration {
 std::string DefaultProfilePath(const ProfileKey& key);
 
 // kNotFound: there is none. kDataLoss: it is damaged. kUnimplemented: it is of another version.
-// kFailedPrecondition: it is no file of this user's alone. Others: the system's. Each names the file.
+// kFailedPrecondition: it is not a file of this user's alone. Others: the system's. Each names the file.
 absl::StatusOr<JobFacts> ReadProfile(const std::string& path);
 
 // Makes the folder of the default path, and no other. A file, or whatever is at `path`, that is not this

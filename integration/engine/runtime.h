@@ -87,7 +87,7 @@ class Runtime {
   void RecordFramework(const std::string& name) { reports_.RecordFramework(name); }
   // Records that the job has ended an iteration, on every device. Thread-safe.
   void MarkIteration() const;
-  // Returns the figures of this moment, as they are reported; empty before the first block. Thread-safe.
+  // Returns the metrics of this moment, as they are reported; empty before the first block. Thread-safe.
   Metrics CurrentMetrics() const { return reports_.Collect(); }
   allocator::Refusals* refusals() { return &refusals_; }
   const allocator::Refusals* refusals() const { return &refusals_; }

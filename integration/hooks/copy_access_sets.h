@@ -106,7 +106,7 @@ struct PeerCopy {
 };
 
 // Takes a descriptor of a copy in two or three dimensions, of any ABI and of the peer form. The devices'
-// contexts are not looked at, since addresses are unique in the process.
+// contexts are ignored, since addresses are unique in the process.
 struct PitchedCopy {
   template <typename Copy, typename... Rest>
   static void Collect(AccessSetBuilder* builder, const Copy* copy, Rest...) {
@@ -174,8 +174,8 @@ struct CopyAttributes {
   // call on.
   static constexpr int kStreamOrder = 1;  // CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
   int source_order;                       // CUmemcpySrcAccessOrder
-  CUmemLocation hints[2];                 // where source and destination are; not looked at
-  unsigned int flags;                     // not looked at
+  CUmemLocation hints[2];                 // where source and destination are; ignored
+  unsigned int flags;                     // ignored
 };
 static_assert(sizeof(CopyAttributes) == 24);
 
@@ -266,7 +266,7 @@ struct FabricCopy {
   };
   Operand source, destination;
   uint64_t bytes;  // of the copy
-  uint64_t flags;  // not looked at
+  uint64_t flags;  // ignored
 };
 static_assert(sizeof(FabricCopy) == 64);
 
@@ -289,7 +289,7 @@ struct FabricCopyBatch {
 };
 
 // Takes (destination, value, count[, stream]); the value has the element's type. The addresses that lay there
-// are gone. The value is not looked at.
+// are gone. The value is ignored.
 struct Memset {
   template <typename D, typename V, typename N, typename... Rest>
   static void Collect(AccessSetBuilder* builder, D destination, V, N count, Rest...) {

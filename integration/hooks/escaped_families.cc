@@ -125,7 +125,7 @@ void RecordGraphsFound(GraphBlocks* graphs, const CUgraphNodeParams& params) {
 
 void CollectGraph(AccessSetBuilder* builder, CUgraph graph) {
   if (!builder->state()->graphs.Follows(graph))
-    builder->NotUnderstood("a graph of unknown nodes, launched where nobody sees it,");
+    builder->NotUnderstood("a graph of unknown nodes, launched unseen,");
   for (const GraphBlocks::Range& range : builder->state()->graphs.BlocksOf(graph))
     builder->Range(range.base, range.bytes);
 }
@@ -182,8 +182,8 @@ void ReportUnknownGraph() {
   static std::atomic<bool> reported{false};
   if (reported.exchange(true)) return;
   os::ReportLine(
-      "a graph is launched of whose nodes not all were seen: all blocks are brought to the GPU for each "
-      "launch of such graphs");
+      "a launched graph has nodes that no hook has seen: all blocks are brought to the GPU for each "
+      "launch of such a graph");
 }
 
 }  // namespace

@@ -106,7 +106,7 @@ bool FindOurs(const HookContext* context, uint64_t address, allocator::Residency
 // returns the driver's answer.
 CUresult FindCurrentContext(const HookState& state, CUcontext* context);
 // Returns whether only the current context shows which stream a default stream's handle means.
-inline bool ContextTells(const HookState& state, const HookContext& context) {
+inline bool NeedsCurrentContext(const HookState& state, const HookContext& context) {
   return context.several_devices || state.other_contexts.load(std::memory_order_relaxed);
 }
 // Returns the current context's device, or -1.

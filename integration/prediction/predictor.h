@@ -40,8 +40,8 @@ enum class PredictorMode : uint8_t {
 struct PredictorOptions {
   int device = 0;
   PredictorMode mode = PredictorMode::kPlan;
-  // What the host tier may hold now, for the plan's choice of tiers: other processes of the node may take a
-  // part of it, or leave. Called on the predictor's thread. Empty: no host tier.
+  // Returns the bytes that the host tier may hold now, for the plan's choice of tiers: other processes of the
+  // node may take a part of it, or leave. Called on the predictor's thread. Empty: there is no host tier.
   std::function<uint64_t()> host_bytes;
   bool has_disk = true;
   policy::IterationOptions iterations;  // how recurring iterations are found
@@ -60,8 +60,8 @@ class Predictor : public allocator::LaunchObserver {
   explicit Predictor(const PredictorOptions& options);
   ~Predictor() override;  // after the last launch; stops the thread
 
-  // Starts the thread; an error when the system has none to give. Plans go to `residency`, which must live
-  // until Stop has returned. To be called once.
+  // Starts the thread. Returns an error when the system has none to give. Plans go to `residency`, which must
+  // live until Stop has returned. Called once.
   absl::Status Start(allocator::Residency* residency);
   // Joins the thread, which takes at most as long as the making of one plan. Launches may go on; no plan
   // follows. May be called again.
@@ -87,8 +87,8 @@ class Predictor : public allocator::LaunchObserver {
   // nothing repeated. Any thread.
   std::shared_ptr<const policy::IterationUses> observed() const { return reports_.uses(); }
 
-  // With keep_iteration: the iteration that the job followed for the most launches, with the measured times,
-  // and its launches. Nothing when nothing repeated. After Stop.
+  // Returns the iteration that the job followed for the most launches, with the measured times, and its
+  // launches, if keep_iteration is set. None when no iteration repeated. Called after Stop.
   using Followed = KeptIteration;
   std::optional<Followed> FollowedIteration() const;
   // The same while launches go on: has it made on the thread, soon, and gives the last that was; null: none

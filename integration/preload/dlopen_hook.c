@@ -59,7 +59,7 @@ void* DlmopenTarget(const char* path) {
   static atomic_int reported;
   const char* slash = path ? strrchr(path, '/') : NULL;
   if (path && IsDriver(slash ? slash + 1 : path) && !SwitchedOff() && !atomic_exchange(&reported, 1)) {
-    Say("dlmopen opens ", path, " in a namespace of its own: what is done by that driver is not seen", NULL);
+    LogLine("dlmopen opens ", path, " in a namespace of its own: calls of that driver are not seen", NULL);
   }
   void* real = dlsym(RTLD_NEXT, "dlmopen");
   return real ? real : dlsym(RTLD_DEFAULT, "dlmopen");

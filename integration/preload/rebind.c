@@ -261,7 +261,7 @@ static int IsInitialised(void) {
 long RebindDriver(char* why, size_t bytes) {
   if (!PrepareDriver()) return Refuse(why, bytes, "the driver is just being opened");
   if (!DriverWasAlreadyLoaded()) return 0;
-  if (IsInitialised()) return Refuse(why, bytes, "the driver has been initialised");
+  if (IsInitialised()) return Refuse(why, bytes, "the driver has been initialized");
   struct Image driver, own;
   struct Symbols symbols;
   if (!FindImage(RowReal(FindRow("cuInit")), &driver) || !FindImage(RowTrampoline(0), &own) ||

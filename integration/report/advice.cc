@@ -12,7 +12,7 @@ using allocator::ResidencyStats;
 
 // Below this part of the time no setting is worth a change.
 constexpr double kLittle = 0.02;
-// From this part of the traffic on, the disk is what a wait for bytes is about.
+// The disk counts as the cause of a wait for bytes if it has this part of the traffic or more.
 constexpr double kMuchFromDisk = 0.25;
 
 bool MostlyDisk(uint64_t disk, uint64_t all) {

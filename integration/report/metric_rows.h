@@ -1,5 +1,5 @@
-// The rows of counters.def as reports go over them: how a figure of a device's residency is called in JSON
-// and in Prometheus, what it means, and where it stands in ResidencyStats. For figures, iteration_meter and
+// The rows of counters.def as reports go over them: how a metric of a device's residency is called in JSON
+// and in Prometheus, what it means, and where it stands in ResidencyStats. For metrics, iteration_meter and
 // prometheus. Data alone; any thread.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_METRIC_ROWS_H_

@@ -21,7 +21,7 @@
 
 namespace spillway::integration {
 
-// Of one device, since the first block.
+// The metrics of one device, since the first block.
 struct DeviceMetrics {
   int device = 0;
   allocator::ResidencyStats stats;

@@ -47,7 +47,7 @@ bool Matches(std::string_view name, std::string_view pattern) {
   return name.empty();
 }
 
-// Of a file that begins as ours do: the process that it names.
+// Returns the process that a file names, if it begins as our files do.
 std::optional<int> WriterOf(int file) {
   std::array<char, 4096> text = {};
   const ssize_t bytes = ::pread(file, text.data(), text.size(), 0);

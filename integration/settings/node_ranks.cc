@@ -85,7 +85,7 @@ class Ranks {
   NodeRanks Checked(NodeRanks ranks, const char* rank_name, const char* size_name) {
     if (ranks.size == 0 || ranks.rank < ranks.size) return ranks;
     Refuse(absl::StrCat(rank_name, "=", ranks.rank, " beside ", size_name, "=", ranks.size),
-           "a rank below the number of ranks (which is taken as not known)");
+           "a rank below the number of ranks, which is ignored");
     ranks.size = 0;
     return ranks;
   }

@@ -176,10 +176,10 @@ bool PlanCursor::PollCopies() {
   }
   ScanCopiesUnderWay();
   bool progress = false;
-  int looks = 0;
+  int scans = 0;
   for (auto it = copies_waiting_.begin();
-       it != copies_waiting_.end() && copies_under_way_.size() < kMaxCopiesUnderWay && looks < kMaxScans;
-       ++looks) {
+       it != copies_waiting_.end() && copies_under_way_.size() < kMaxCopiesUnderWay && scans < kMaxScans;
+       ++scans) {
     if (it->wanted <= gpu_) {  // its drop has come and copies it
       it = copies_waiting_.erase(it);
       continue;
@@ -275,14 +275,14 @@ bool PlanCursor::PollFetches() {
   const LaunchIndex host = mover_.Launched();
   std::array next = {fetches_waiting_[0].begin(), fetches_waiting_[1].begin()};
   const auto may = [&](size_t tier) { return !blocked[tier] && next[tier] != fetches_waiting_[tier].end(); };
-  for (int looks = 0, started = 0; looks < kMaxScans && started < kMaxStarts && (may(0) || may(1));) {
+  for (int scans = 0, started = 0; scans < kMaxScans && started < kMaxStarts && (may(0) || may(1));) {
     const size_t tier = !may(1) || (may(0) && *next[0] < *next[1]) ? 0 : 1;
     const Fetch fetch = *next[tier];
     if (fetch.use < host) {  // its use is over
       next[tier] = fetches_waiting_[tier].erase(next[tier]);
       continue;
     }
-    ++looks;
+    ++scans;
     auto seen = static_cast<PlanTier>(tier);
     const Start result = TryFetch(fetch, &blocked, &seen);
     const bool elsewhere = QueueOf(seen) != tier;

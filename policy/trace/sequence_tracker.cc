@@ -131,7 +131,7 @@ void SequenceTracker::FindIteration(const Trace& trace, LaunchIndex index) {
   if (iteration_launches == 0) return;
   const bool has_boundary = iteration_at_ != kNever && iteration_at_ + iteration_launches >= end;
   if (boundaries_.marked() && !has_boundary && finder_.run() < kRunsOfAPhase * iteration_launches) return;
-  if (finder_.Found(trace, end) == 0) return;  // looks at each launch of the iteration
+  if (finder_.Found(trace, end) == 0) return;  // compares each launch of the iteration
   LaunchIndex start = end - iteration_launches;
   if (has_boundary && iteration_at_ >= trace.begin() + iteration_launches)
     start = iteration_at_ - iteration_launches;

@@ -91,7 +91,7 @@ std::optional<SequencePlace> KnownSequences::Recognise() const {
   if (recorded_ == 0) return std::nullopt;
   const auto found = places_.find(latest_[(all_recorded_ - 1) % kLongestRun]);
   if (found == places_.end() || found->second.size() > kMaxPlaces) return std::nullopt;
-  // The first look is a short one, which excludes most places.
+  // The first comparison is a short one, which excludes most places.
   const uint32_t shortest = std::max(options_.clear, options_.tied);
   std::vector<SequencePlace> best;
   for (const uint32_t most : {shortest, kLongestRun}) {

@@ -1,7 +1,7 @@
 // KnownSequences: a bounded library of the sequences that a job repeats, each the launch signatures of one
 // iteration, and the job's present place among them, judged by its latest launches. A sequence is circular:
 // its first launch comes after its last. SequenceTracker adds sequences and reports launches; the caller
-// keeps what belongs to a sequence (its plan) under the sequence's id. Only signatures are looked at. One
+// keeps what belongs to a sequence (its plan) under the sequence's id. Only signatures are compared. One
 // thread; no call fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_SEQUENCES_H_
@@ -70,7 +70,7 @@ class KnownSequences {
   // Records that the launches before the next one are not known.
   void ForgetLatest() { recorded_ = 0; }
   // Returns the place of the launch recorded last: as soon as there is no doubt about it, or the best guess
-  // when the doubt has lasted; none until then. Looks at up to kMaxPlaces places.
+  // when the doubt has lasted; none until then. Compares up to kMaxPlaces places.
   std::optional<SequencePlace> Recognise() const;
 
   // Records that the job has followed the sequence for this many launches and still does.
@@ -97,7 +97,7 @@ class KnownSequences {
   };
   // A signature that stands in more places than these is no evidence.
   static constexpr size_t kMaxPlaces = 64;
-  // The number of launches for which a sequence that was left is looked for close to the place, and how
+  // The number of launches for which a sequence that was left is searched for close to the place, and how
   // close.
   static constexpr uint64_t kSoon = 64;
   static constexpr uint32_t kClose = 16;

@@ -89,8 +89,8 @@ class Config {
       if (status_.ok())
         status_ = absl::InvalidArgumentError(
             absl::StrCat(key,
-                         " is missing; expected: a positive integer (transformers leaves out what is its "
-                         "default: write the file with config.to_json_file(path, use_diff=False))"));
+                         " is missing; expected: a positive integer (transformers omits defaults: "
+                         "write the file with config.to_json_file(path, use_diff=False))"));
       return 1;
     }
     const double value = found->is_number() ? found->get<double>() : -1;

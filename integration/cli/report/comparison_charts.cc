@@ -242,7 +242,7 @@ std::optional<Chart> BoundChart(const ReportFacts& facts, const WhatIf& what_if,
                 {"encoding", {{"x", x}, {"y", y}, {"text", {{"field", "text"}, {"type", "nominal"}}}}}};
   Chart chart;
   chart.key = "bound";
-  chart.title = "An iteration, and what it could take";
+  chart.title = "Time of an iteration, measured and possible";
   chart.words = "No plan on this machine beats the bound.";
   chart.spec =
       Json{{"data", Values(std::move(rows))}, {"layer", Json::array({std::move(bars), std::move(words)})}};

@@ -13,7 +13,7 @@ namespace spillway::integration {
 
 // Its name in a chart, "backward?" of a guessed one; empty where the phase is too short for words.
 std::string PhaseLabel(const ReportPhase& phase);
-// Of the chart's words: where phases come from, and which part of them is a guess.
+// A part of the chart's text: the source of the phases, and the part of them that is a guess.
 std::string PhaseText(const std::vector<ReportPhase>& phases);
 
 }  // namespace spillway::integration

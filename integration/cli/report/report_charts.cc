@@ -237,7 +237,7 @@ std::optional<Chart> LinkChart(const ReportData& data) {
   chart.key = "link";
   chart.title = "The link between GPU and host memory";
   chart.words =
-      "What comes back lies above the line, what leaves below it; bytes of the disk pass here, too.";
+      "Bytes that come back are above the line, those that leave below it; bytes of the disk pass here, too.";
   return chart;
 }
 

@@ -48,7 +48,7 @@ ReportCapacity CapacityOf(const JsonFields& fields) {
   return capacity;
 }
 
-// Returns none if the link was looked at and could not be measured.
+// Returns none if the link could not be measured.
 std::optional<ReportLink> LinkOf(const JsonFields& link) {
   const auto rate = [&link](const char* name) { return link.Number(name).value_or(0); };
   const ReportLink measured = {rate("in"), rate("out"), rate("in_both"), rate("out_both")};
@@ -280,9 +280,9 @@ absl::Status CheckVersion(const nlohmann::json& json) {
   const nlohmann::json version = json.value("version", nlohmann::json());
   if (version.is_number_integer() && version == kVersion) return absl::OkStatus();
   const bool later = version.is_number_integer() && version > kVersion;
-  return absl::InvalidArgumentError(
-      absl::StrCat("version ", version.is_number() ? version.dump() : "unknown", "; expected: ", kVersion,
-                   later ? ". It was written by a later Spillway: make the page with that one" : ""));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "version ", version.is_number() ? version.dump() : "unknown", "; expected: ", kVersion,
+      later ? ". It was written by a later version of Spillway: make the page with that version" : ""));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ def problems():
         return
     for path in (spillway.library(), program()):
         if not os.path.isfile(path):
-            yield f"{path} is missing: install the package again"
+            yield f"{path} is missing: reinstall the package"
             return
     engine = os.path.join(spillway.library_dir(), "libspillway_engine.so")
     try:

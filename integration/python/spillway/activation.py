@@ -69,8 +69,8 @@ def _text(name, value):
     known = start_up.our_keys()
     if name not in known:
         near = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-        raise ValueError(f"spillway.enable() knows no setting {name}: {hint}")
+        hint = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(known)}"
+        raise ValueError(f"spillway.enable() has no setting {name}: {hint}")
     if isinstance(value, bool) and name in start_up.path_keys():
         raise ValueError(f"spillway.enable({name}={value!r}): it takes a path, or 'none'")
     if isinstance(value, bool):
@@ -100,7 +100,7 @@ def _same(name, one, other):
 
 
 def _disagree(name, text, there, source):
-    return RuntimeError(f"spillway.enable({name}={text!r}) contradicts {source}, which says {there!r}: leave one of them out")
+    return RuntimeError(f"spillway.enable({name}={text!r}) contradicts {source}, which says {there!r}: remove one of them")
 
 
 # ---- A library that is there already: by LD_PRELOAD, by PyTorch's variable, by an earlier call.
@@ -151,7 +151,7 @@ def _load(texts):
             raise _disagree(name, text, there, variable(name))
     path = spillway.library()
     if not os.path.isfile(path):
-        raise RuntimeError(f"{path} does not exist (SPILLWAY_LIBRARY_DIR, or install the package again after building)")
+        raise RuntimeError(f"{path} does not exist (SPILLWAY_LIBRARY_DIR, or reinstall the package after the build)")
     _check_path(path)
     _check_torch(path)
     _check(texts)
@@ -198,7 +198,7 @@ def _check_torch(path):
     there.sort(key=lambda number: [*map(int, number)])
     served = [".".join(number) for number in there]
     if minor not in served:
-        raise RuntimeError(f"this Spillway serves PyTorch {', '.join(served) or '(none)'}, and {version} is installed")
+        raise RuntimeError(f"this Spillway supports PyTorch {', '.join(served) or '(none)'}, and {version} is installed")
 
 
 def _hooked():

@@ -22,7 +22,7 @@ def main():
     try:
         os.execv(program(), ["spillway", *arguments(sys.argv[1:])])
     except OSError as error:
-        sys.stderr.write(f"spillway: {program()}: {error.strerror}; install the package again\n")
+        sys.stderr.write(f"spillway: {program()}: {error.strerror}; reinstall the package\n")
     return 127
 
 

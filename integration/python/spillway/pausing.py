@@ -47,7 +47,7 @@ def _encoded(tag):
     if tag is None:
         return None
     if not isinstance(tag, str) or not tag or "\0" in tag:
-        raise ValueError(f"the tag of a region is a text that is not empty, and not {tag!r}")
+        raise ValueError(f"the tag of a region must be a text that is not empty, not {tag!r}")
     return tag.encode()
 
 

@@ -80,7 +80,8 @@ std::optional<CallSeed> SeedFor(const OpFacts& facts, const c10::Stack& stack, c
   return DrawSeed(generator, device);
 }
 
-// What an op did to the arguments that it wrote, compared with the CUDA tensors as they were.
+// Finds the changes that an op made to the arguments that it wrote, compared with the CUDA tensors as they
+// were.
 std::vector<ArgumentChange> FindChanges(const std::vector<at::Tensor>& written,
                                         const std::vector<at::Tensor>& aliases) {
   std::vector<ArgumentChange> changes;

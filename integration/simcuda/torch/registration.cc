@@ -72,7 +72,8 @@ void RegisterAll() {
   }
 }
 
-// What only a GPU's libraries can do, so that PyTorch takes the forms that are made of other ops.
+// Turns off the forms that only a GPU's libraries have, so that PyTorch takes those that are made of other
+// ops.
 void TurnOffLibraries() {
   at::Context& context = at::globalContext();
   context.setUserEnabledCuDNN(false);

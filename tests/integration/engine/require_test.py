@@ -63,7 +63,7 @@ class RequireTest(unittest.TestCase):
         self.assertFalse([line for line in ours if "REQUIRE" in line], ours)
 
     def test_no_library_for_this_pytorch(self):
-        reason = r"PyTorch is left as it is: this Spillway serves PyTorch \(none\), and 2\.\d+ is installed; one that is built "
+        reason = r"PyTorch is left as it is: this Spillway supports PyTorch \(none\), and 2\.\d+ is installed; build Spillway "
         out, ours = self.run_job(FIRST, self.folder / "libspillway.so")
         self.assertEqual(out[-1], f"native {float(1 << 20)}")
         self.assertRegex(ours[0], reason)

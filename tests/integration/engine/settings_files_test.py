@@ -55,7 +55,7 @@ class SettingsFilesTest(unittest.TestCase):
             "host_memory=lots\n": f"{self.file}:1: host_memory=lots is invalid; expected: ",
             "\nSPILLWAY_DIRS=/nope\n": f"{self.file}:2: dirs=/nope is invalid; expected: ",
             "gpu_memory=2GiB\n": f"{self.file}:1: gpu_memory=2GiB is invalid; expected: at most 256.00 MiB",
-            "gpu_memory\n": f"{self.file}:1: a line has the form NAME=VALUE",
+            "gpu_memory\n": f"{self.file}:1: expected NAME=VALUE",
         }
         for text, words in cases.items():
             self.file.write_text(text, encoding="utf-8")
@@ -117,7 +117,7 @@ class SettingsFilesTest(unittest.TestCase):
         self.assertEqual((origins["gpu_memory"]["value"], origins["gpu_memory"]["limit"]), (None, "50%"))
         self.assertEqual(origins["gpu_memory"]["limit_source"], "/etc/spillway.conf:3: gpu_memory")
         done = run([PROGRAM, "doctor", "--installation"], etc)
-        self.assertIn("Settings, and who says so\n  gpu_memory at most 50% by /etc/spillway.conf:3: gpu_memory\n", done.stdout)
+        self.assertIn("Settings and their sources\n  gpu_memory at most 50% by /etc/spillway.conf:3: gpu_memory\n", done.stdout)
 
     @unittest.skipUnless(PYTHON, "no PyTorch")
     def test_a_limit_of_the_gpu_holds_for_the_default_for_bytes_and_for_shares(self):

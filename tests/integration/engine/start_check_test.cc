@@ -122,9 +122,8 @@ TEST_F(StartCheckTest, TheBudgetIsWithinTheLargestDevice) {
   values_["gpu_memory"] = "80GiB";
   EXPECT_TRUE(Check().ok());
   values_["gpu_memory"] = "81GiB";
-  EXPECT_THAT(Words(),
-              HasSubstr("SPILLWAY_GPU_MEMORY=81GiB is invalid; expected: at most 80.00 GiB, which "
-                        "GPU 0 has"));
+  EXPECT_THAT(Words(), HasSubstr("SPILLWAY_GPU_MEMORY=81GiB is invalid; expected: at most 80.00 GiB, which "
+                                 "GPU 0 has"));
   values_["spillway"] = "observe";  // a budget to report about, which nothing is held to
   EXPECT_TRUE(Check().ok());
   values_.erase("spillway");
@@ -145,7 +144,7 @@ TEST_F(StartCheckTest, AReserveMustLeaveSpace) {
   facts_.directories = {{"/nvme0", "", 90 * kGiB, 100 * kGiB, true}};
   values_ = {{"dirs", "/nvme0"}, {"disk_reserve", "10TiB"}};
   EXPECT_EQ(Words(),
-            "SPILLWAY_DISK_RESERVE=10TiB is invalid; expected: less than what is free in one of the "
+            "SPILLWAY_DISK_RESERVE=10TiB is invalid; expected: less than the free space of one of the "
             "spill directories; /nvme0 has 90.00 GiB free of 100.00 GiB, and the reserve is 10.00 TiB");
   EXPECT_TRUE(absl::IsInvalidArgument(Check()));
   values_["disk_reserve"] = "95GiB";
@@ -165,9 +164,8 @@ TEST_F(StartCheckTest, OneDirectoryWithSpaceIsEnough) {
   EXPECT_TRUE(Check().ok());
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr("/a has 1.00 GiB free")));
   facts_.directories.pop_back();
-  EXPECT_THAT(Words(),
-              HasSubstr("SPILLWAY_DIRS=/a,/b is invalid; expected: directories with more free space "
-                        "than the reserve (SPILLWAY_DISK_RESERVE); /a has 1.00 GiB free"));
+  EXPECT_THAT(Words(), HasSubstr("SPILLWAY_DIRS=/a,/b is invalid; expected: directories with more free space "
+                                 "than the reserve (SPILLWAY_DISK_RESERVE); /a has 1.00 GiB free"));
 }
 
 TEST_F(StartCheckTest, TheDefaultDirectoryWithoutSpaceCostsALine) {
@@ -231,7 +229,7 @@ TEST_F(InspectMachineTest, FilesAreTriedAndNothingIsLeft) {
     EXPECT_TRUE(std::filesystem::is_empty(folder_));
     EXPECT_THAT(Problem(setting, folder_ + "/missing/x"), HasSubstr("No such file or directory"));
     EXPECT_THAT(Problem(setting, folder_), HasSubstr("is a directory"));
-    EXPECT_THAT(Problem(setting, "/dev/null"), HasSubstr("is no regular file"));
+    EXPECT_THAT(Problem(setting, "/dev/null"), HasSubstr("is not a regular file"));
     EXPECT_NE(Problem(setting, "/proc/x.json"), "");
     values_.erase(setting);
   }
@@ -268,15 +266,14 @@ TEST_F(StartCheckTest, EncryptionNeedsOpenSsl) {
   EXPECT_TRUE(Check().ok());
   facts_.no_cipher = "libcrypto.so.3: cannot open shared object file";
   EXPECT_EQ(Words(),
-            "SPILLWAY_ENCRYPT=on is invalid; expected: on where OpenSSL 3 can be opened, and its key "
+            "SPILLWAY_ENCRYPT=on is invalid; expected: on only where OpenSSL 3 can be loaded and its key "
             "locked in "
             "memory (libcrypto.so.3: cannot open shared object file)");
 }
 
 TEST(CheckGivenSettingsTest, NamesWhatIsWrongAsTheCallerCallsIt) {
   EXPECT_EQ(MessageFor({}), "");
-  EXPECT_THAT(MessageFor({{"policy", "fifo"}}),
-              HasSubstr("--policy=fifo is invalid; expected: plan or lru"));
+  EXPECT_THAT(MessageFor({{"policy", "fifo"}}), HasSubstr("--policy=fifo is invalid; expected: plan or lru"));
   EXPECT_THAT(MessageFor({{"gpu_memory", "2GiB"}}),
               HasSubstr("--gpu_memory=2GiB is invalid; expected: at most "
                         "1.00 GiB"));
@@ -302,7 +299,7 @@ TEST(CheckGivenSettingsTest, ReadsTheUsersFileForTheRest) {
   EXPECT_THAT(MessageFor({}), HasSubstr(path + ":1: policy=fifo is invalid; expected: plan or lru"));
   EXPECT_EQ(MessageFor({{"policy", "lru"}}), "") << "what is given wins";
   std::ofstream(path) << "policy\n";
-  EXPECT_THAT(MessageFor({}), HasSubstr(path + ":1: a line has the form NAME=VALUE"));
+  EXPECT_THAT(MessageFor({}), HasSubstr(path + ":1: expected NAME=VALUE"));
   EXPECT_EQ(MessageFor({{"spillway", "off"}}), "");
   ::setenv("SPILLWAY_CONF", kept.c_str(), 1);
   std::filesystem::remove(path);

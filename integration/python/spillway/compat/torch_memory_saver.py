@@ -116,7 +116,7 @@ class TorchMemorySaver:
     @hook_mode.setter
     def hook_mode(self, mode):
         if mode not in _MODES:
-            raise ValueError(f"hook_mode is one of {', '.join(_MODES)}, and not {mode!r}")
+            raise ValueError(f"hook_mode must be one of {', '.join(_MODES)}, not {mode!r}")
         self._hook_mode = mode
 
     @property
@@ -132,7 +132,7 @@ class TorchMemorySaver:
         """Raises where the folder is none of SPILLWAY_DIRS, which alone says where bytes may lie."""
         folders = [entry["path"] for entry in engine_api.stats().get("directories", [])]
         if not any(os.path.realpath(path) == os.path.realpath(folder) for folder in folders):
-            raise ValueError(f"{path} is no folder of SPILLWAY_DIRS ({', '.join(folders) or 'none'}): name it there")
+            raise ValueError(f"{path} is not in SPILLWAY_DIRS ({', '.join(folders) or 'none'}): add it there")
 
 
 def _backend_named():

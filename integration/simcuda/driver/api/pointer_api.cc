@@ -11,7 +11,7 @@
 namespace simcuda {
 namespace {
 
-// What the driver knows about one address.
+// The driver's facts about one address.
 struct Known {
   bool known = false;
   bool host = false;

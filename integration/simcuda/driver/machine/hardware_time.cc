@@ -129,7 +129,7 @@ bool WaitsFor(Held held, Held other) {
          (held == Held::kContext && other == Held::kMemory && GetSettings().hardware_waits.load() != 0);
 }
 
-// From when to when the call holds its lock.
+// The times at which a call came, and between which it holds its lock.
 struct Slot {
   int64_t came_ns, begin_ns, end_ns;
 };

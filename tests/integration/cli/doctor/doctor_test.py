@@ -21,10 +21,10 @@ class DoctorTest(DoctorCase):
         for words in (r"ok  libraries +/.*, for PyTorch 2\.", r"ok  engine +can be opened", r"ok  system +Linux .* on x86_64",
                       r"ok  driver +CUDA 13\.\d, \S+/libcuda\.so\.1, without NVIDIA's kernel module: a stand-in for a GPU",
                       r"ok  GPU 0 +simcuda \(host memory\), 1\.00 GiB, .* free now, virtual memory management",
-                      r"ok  link of GPU 0 +to the GPU .*B/s, from it .*B/s; at once .*; figures of the stand-in, not of a GPU",
+                      r"ok  link of GPU 0 +to the GPU .*B/s, from it .*B/s; at once .*; rates of the stand-in, not of a GPU",
                       rf"ok  PyTorch +{self.minor()}\.0\+cu130, CUDA 13\.0, in .*: served", r"  membarrier ", r"  io_uring ",
                       rf"directory {self.spill} ", rf"rates of {self.spill} +writes .* in the second half\), reads ",
-                      r"ok  start +a job with the settings of this shell is let through",
+                      r"ok  start +a job with the settings of this shell is accepted",
                       rf"export SPILLWAY_DIRS={self.spill}  # as given", r"This machine is usable"):  # fmt: skip
             self.assertRegex(done.stdout, words)
         self.assertRegex(done.stderr, rf"spillway: {self.spill}: writing \.\.\.\n")
@@ -103,7 +103,7 @@ class DoctorTest(DoctorCase):
         facts = self.facts(**preload)
         self.assertTrue(facts["pytorch"]["loads"])
         self.assertGreater(facts["driver"]["devices"][0]["free_bytes"], 700 * MIB)
-        self.expect(facts, "loading", "good", "has Spillway in it")
+        self.expect(facts, "loading", "good", "loads Spillway")
 
     def test_an_image_can_be_built_without_a_gpu(self):
         done = run("--installation", "--python", sys.executable, device=False, PYTHONPATH=str(self.site))
@@ -168,7 +168,7 @@ class DoctorTest(DoctorCase):
         done = run(PYTORCH_CUDA_ALLOC_CONF="backend:spillway,policy:fifo")
         self.assertIn("policy in PYTORCH_CUDA_ALLOC_CONF=fifo is invalid", done.stderr)
         for text, words in (("backend:spillway,host_memroy:1GiB", "the nearest name is host_memory"),
-                            ("dirs:/a,/b", "a list stands in brackets, as in dirs:[/a,/b]")):
+                            ("dirs:/a,/b", "a list needs brackets, as in dirs:[/a,/b]")):
             done = run(PYTORCH_CUDA_ALLOC_CONF=text)
             self.assertEqual((done.returncode, done.stdout), (2, ""), text)
             self.assertIn(words, done.stderr)

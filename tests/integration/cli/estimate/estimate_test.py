@@ -126,7 +126,7 @@ class Estimate(unittest.TestCase):
     def test_it_says_which_term_is_short_and_by_how_much(self):
         run = self.run_estimate(self.config, *SMALL, "--gpu-memory", "40MiB")
         self.assertEqual(run.returncode, 1)
-        self.assertRegex(run.stdout, r"fits +no\. GPU memory, for the blocks of the largest launch \(.*\).*GiB are short")
+        self.assertRegex(run.stdout, r"fits +no\. GPU memory, for the blocks of the largest launch \(.*\).*GiB missing")
         run = self.run_estimate(self.config, *SMALL, "--gpu-memory", "400MiB", "--host-memory", "64MiB", "--disk", "none")
         self.assertEqual(run.returncode, 1)
         self.assertRegex(run.stdout, r"fits +no\. host memory and disk, for what does not fit the GPU: .* are short")

@@ -91,7 +91,7 @@ class RunTest(unittest.TestCase):
     def test_a_wrong_key_of_pytorchs_variable_is_said_before_the_command_runs(self):
         for conf, words in (("policy:fifo", "policy in PYTORCH_CUDA_ALLOC_CONF=fifo is invalid; expected: plan or lru"),
                             ("dirs:[/nope]", "dirs in PYTORCH_CUDA_ALLOC_CONF=/nope is invalid; expected: writable"),
-                            ("host_memroy:1GiB", "host_memroy in PYTORCH_CUDA_ALLOC_CONF is a setting neither")):  # fmt: skip
+                            ("host_memroy:1GiB", "host_memroy in PYTORCH_CUDA_ALLOC_CONF is a setting of neither")):  # fmt: skip
             done = spillway("run", "--", "echo", "ran", PYTORCH_CUDA_ALLOC_CONF=f"backend:spillway,{conf}")
             self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
             self.assertIn("spillway: " + words, done.stderr)

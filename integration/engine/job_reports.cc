@@ -86,7 +86,7 @@ AdviceFacts JobReports::FactsForAdvice() const {
   facts.least_recently_used = settings_.policy == PolicyKind::kLru;
   facts.strict = settings_.trust == Trust::kStrict;
   facts.audit = settings_.audit;
-  facts.modelled_disk = settings_.io_model.Limits();
+  facts.modeled_disk = settings_.io_model.Limits();
   facts.host_cap_bytes = from_.tiers->host_cap_bytes();
   // If the setting is not used, the budget is what was free.
   if (!settings_.gpu_memory) facts.largest_budget_bytes = 0;

@@ -1,7 +1,6 @@
-// The file of SPILLWAY_PROFILE: what it may be read from, and how it is replaced. It is another run's word,
-// so it is read only where this user alone could have written it, and where it is whole. JobProfile reads it
-// at the first device and writes it on the reporter's thread; several ranks and jobs may at once: one whole
-// file wins.
+// The file of SPILLWAY_PROFILE: reading it with checks, and replacing it. Another run has written it, so it
+// is read only if this user alone could have written it, and if it is whole. JobProfile reads it at the first
+// device and writes it on the reporter's thread; several ranks and jobs may at once: one whole file wins.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_PROFILE_FILE_H_
 #define SPILLWAY_INTEGRATION_ENGINE_PROFILE_FILE_H_

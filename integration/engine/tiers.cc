@@ -104,7 +104,7 @@ absl::Status Tiers::StartDisk() {
     disk_ = *std::move(store);
     for (const DirectoryEntry& entry : directories) disk_paths_.push_back(entry.path);
     if (settings_.io_model.Limits())
-      os::ReportLine(absl::StrCat("the disk is modelled: ", io::DescribeModels(settings_.io_model)));
+      os::ReportLine(absl::StrCat("the disk is modeled: ", io::DescribeModels(settings_.io_model)));
     if (!settings_.io_faults.empty())
       os::ReportLine(absl::StrCat("the disk fails on purpose: ", io::DescribeFaults(settings_.io_faults)));
     return absl::OkStatus();

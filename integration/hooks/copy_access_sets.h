@@ -26,8 +26,8 @@ int ValueOf(const E& enumerator) {
 
 // Records a copy whose call does not say of which kind it is. The source is scanned for addresses if it is
 // small (kLargestPointerTable) and on the host. The driver is asked where the source is. If its answer is an
-// error about something else, every source that this process can read is scanned, and what is known of
-// addresses on the device counts as well. Memory that nobody knows and nobody can read is left to the driver.
+// error about something else, every source that this process can read is scanned, and the known addresses on
+// the device count as well. Memory that nobody knows and nobody can read is left to the driver.
 void CollectUnknownSource(AccessSetBuilder* builder, CUdeviceptr destination, CUdeviceptr source,
                           uint64_t bytes);
 // The beginning of one side of a copy of rows and layers, and the distances between them.

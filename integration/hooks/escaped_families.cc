@@ -168,7 +168,7 @@ CUresult LaunchIntoCapture(AccessSetBuilder* builder, const RowInfo& row, CUgrap
                            allocator::StreamRef stream, RealCall real) {
   HookState* const state = GetHookState();
   const uint64_t capture = CaptureOf(*state, stream);
-  // Nobody can tell which graph a capture becomes if it has no id or the driver's answer is uncertain.
+  // The graph that a capture becomes is unknown if it has no id or the driver's answer is uncertain.
   if (builder != nullptr && !state->graphs.Follows(capture)) {
     if (!CollectExec(builder, exec)) builder->NotUnderstood("a graph of unknown nodes inside another");
     return PassUnfollowed(builder, row, real);

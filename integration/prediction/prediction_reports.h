@@ -50,7 +50,7 @@ class PredictionReports {
  public:
   // ---- The predictor's thread.
 
-  // The job has come to a sequence: what its blocks are used for is kept if it is followed for longest.
+  // The job has come to a sequence: the uses of its blocks are kept if it is followed for longest.
   void Enter(const JobFollower& job);
   // It has gone on following it.
   void RecordFollowed(const JobFollower& job);

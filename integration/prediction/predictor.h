@@ -1,10 +1,10 @@
-// Predictor: watches the launches of one device and keeps a plan in force while they follow a known sequence.
-// The engine makes one per device; the residency calls it as its LaunchObserver. It has four parts: what
-// comes as expected (Departures), what the job does (JobFollower), its plans (PlanKeeper), what is reported
-// (PredictionReports). On launching threads it only compares signatures and records; its own thread
+// Predictor watches the launches of one device and keeps a plan in force while they follow a known sequence.
+// The engine makes one per device; the residency calls it as its LaunchObserver. It has four parts: the
+// expected launches (Departures), the job's launches (JobFollower), its plans (PlanKeeper) and its reports
+// (PredictionReports). Launching threads only compare signatures and record; the predictor's own thread
 // (`spillway-plan`) does all else. The first launch that departs from the sequence drops the plan at once;
-// what of it is still of use stays as hints. The plan is put in force again where the job is seen to be on a
-// known sequence, in the middle of an iteration, too. Only Start can fail.
+// the part of it that is still of use stays as hints. A plan is put in force again when the job is found to
+// be on a known sequence, in the middle of an iteration, too. Only Start can fail.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_PREDICTOR_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_PREDICTOR_H_
@@ -49,7 +49,7 @@ struct PredictorOptions {
   const allocator::CudaDriver* driver = nullptr;
   CUcontext context = nullptr;  // the device's
   bool keep_iteration = false;  // the iteration that is followed for longest is kept for FollowedIteration
-  // Gives what was learnt of writes by now, or null when nothing was. May be empty. Called on the predictor's
+  // Gives what was learned of writes by now, or null when nothing was. May be empty. Called on the predictor's
   // thread.
   std::function<std::shared_ptr<const policy::WriteFacts>()> write_facts;
   KnownRates known_rates;  // of an earlier run

@@ -12,7 +12,7 @@
 
 static const char kDriverName[] = "libcuda.so.1";
 
-static atomic_int torch_opens_; /* PyTorch's libraries have been asked for since the engine looked last */
+static atomic_int torch_opens_; /* PyTorch's libraries have been opened since the engine's last search */
 
 /* Returns whether the file is an extension module of Python's. The libraries that constructors open are none,
  * so all constructors of PyTorch's have run when such a module is opened after them. */

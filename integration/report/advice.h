@@ -16,7 +16,7 @@ struct AdviceFacts {
   bool least_recently_used = false;  // policy=lru
   bool strict = false;               // trust=strict
   bool audit = false;
-  bool modelled_disk = false;
+  bool modeled_disk = false;
   uint64_t host_cap_bytes = 0;                 // of this process's host tier
   uint64_t largest_budget_bytes = UINT64_MAX;  // that SPILLWAY_GPU_MEMORY could ask for on the first device
 };

@@ -19,8 +19,8 @@ double WrittenTbPerDay(const io::DirectoryStats& directory, double seconds);
 // The directory's traffic, and the state of its drive: the keys of `directories` in docs/metrics.md.
 nlohmann::ordered_json DirectoryJson(const io::DirectoryStats& directory, double seconds);
 
-// "; /nvme0: 3.40 TB written a day, failed transfers: 3, closed now: it does not answer"; what is 0 is left
-// out. "" for a directory that did nothing and had no trouble.
+// "; /nvme0: 3.40 TB written a day, failed transfers: 3, closed now: it does not answer"; values of 0 are
+// left out. "" for a directory that did nothing and had no trouble.
 std::string DirectoryText(const io::DirectoryStats& directory, double seconds);
 
 }  // namespace spillway::integration

@@ -1,7 +1,7 @@
-// IterationMeter: what an iteration of the job takes, waits and moves. It divides the growth of one device's
-// counters between two samples by the number of iterations in between. The reporter has one for each device,
-// gives it metrics now and then, and holds its own lock around each call, on any thread. No call fails; too
-// few iterations give no metrics.
+// IterationMeter: the time, waits and moved bytes of an iteration of the job. It divides the growth of one
+// device's counters between two samples by the number of iterations in between. The reporter has one for each
+// device, gives it metrics now and then, and holds its own lock around each call, on any thread. No call
+// fails; too few iterations give no metrics.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_ITERATION_METER_H_
 #define SPILLWAY_INTEGRATION_REPORT_ITERATION_METER_H_

@@ -84,7 +84,7 @@ int RemoveStaleMetrics(const std::string& pattern, std::time_t now,
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
   if (folder.find("%p") != std::string::npos || folder.find("%r") != std::string::npos) return 0;
   const std::string name = path.filename().string();
-  // What OutputFile::Expand makes of it for further ranks.
+  // The names that OutputFile::Expand makes for further ranks.
   const std::string of_rank = path.stem().string() + ".rank%r" + path.extension().string();
   const bool names_one = name.find("%p") != std::string::npos || name.find("%r") != std::string::npos;
   const std::unique_ptr<DIR, int (*)(DIR*)> opened(::opendir(folder.c_str()), ::closedir);

@@ -87,7 +87,7 @@ uint32_t KnownSequences::RunAt(const Place& place, uint32_t most) const {
   return known;
 }
 
-std::optional<SequencePlace> KnownSequences::Recognise() const {
+std::optional<SequencePlace> KnownSequences::Recognize() const {
   if (recorded_ == 0) return std::nullopt;
   const auto found = places_.find(latest_[(all_recorded_ - 1) % kLongestRun]);
   if (found == places_.end() || found->second.size() > kMaxPlaces) return std::nullopt;

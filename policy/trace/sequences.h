@@ -71,7 +71,7 @@ class KnownSequences {
   void ForgetLatest() { recorded_ = 0; }
   // Returns the place of the launch recorded last: as soon as there is no doubt about it, or the best guess
   // when the doubt has lasted; none until then. Compares up to kMaxPlaces places.
-  std::optional<SequencePlace> Recognise() const;
+  std::optional<SequencePlace> Recognize() const;
 
   // Records that the job has followed the sequence for this many launches and still does.
   void RecordFollowed(SequenceId sequence, uint64_t launches);

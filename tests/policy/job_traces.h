@@ -1,5 +1,5 @@
 // Traces of a training iteration as the recorder sees one: weights, saved activations, gradients, and an
-// optimiser with two states per weight. For tests of what is planned from recordings.
+// optimizer with two states per weight. For tests of what is planned from recordings.
 
 #ifndef SPILLWAY_TESTS_POLICY_JOB_TRACES_H_
 #define SPILLWAY_TESTS_POLICY_JOB_TRACES_H_

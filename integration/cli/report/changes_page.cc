@@ -121,7 +121,7 @@ std::optional<Chart> MovedChart(const RunChanges& changes, const RunLabel& befor
                      {{"x", Quantity("v", unit.name)},
                       {"y", y},
                       {"yOffset", {{"field", "run"}, {"type", "nominal"}, {"sort", runs}}},
-                      {"color", Colours("run", chart.legend)}}}};
+                      {"color", Colors("run", chart.legend)}}}};
   return chart;
 }
 

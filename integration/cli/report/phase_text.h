@@ -1,5 +1,5 @@
-// How charts name the phases of an iteration, and what they say of where phases come from. For report_charts
-// and comparison_charts. Pure; nothing fails.
+// The names of an iteration's phases in charts, and the sentences about the source of the phases. For
+// report_charts and comparison_charts. Pure; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_PHASE_TEXT_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_PHASE_TEXT_H_

@@ -84,7 +84,7 @@ Chart LinesOver(std::span<const SweepRow> rows, std::span<const Line> lines, con
   x["scale"] = {{"zero", false}};
   Json y = Quantity("v", unit);
   if (most) y["scale"] = {{"domain", Json::array({0, *most})}};
-  Json encoding = {{"x", x}, {"y", y}, {"color", Colours("name", chart.legend)}};
+  Json encoding = {{"x", x}, {"y", y}, {"color", Colors("name", chart.legend)}};
   Json layers =
       Json::array({Json{{"mark", {{"type", "line"}}}, {"encoding", encoding}},
                    Json{{"mark", {{"type", "point"}, {"filled", true}, {"opacity", 1}, {"tooltip", true}}},

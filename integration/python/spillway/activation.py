@@ -2,7 +2,7 @@
 
 It does what LD_PRELOAD or PyTorch's variable do at the start: it writes the settings into the SPILLWAY_ variables, which
 children inherit, and loads libspillway.so. After `import torch` the driver is in the process already, since cuBLAS
-opens it; the library then takes it over, as long as nobody has initialised it.
+opens it; the library then takes it over, as long as nobody has initialized it.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import spillway
 from spillway import engine_api, start_up
 
 # CUDA_ERROR_NOT_INITIALIZED, and CUDA_ERROR_NO_DEVICE: what our library answers where there is no driver.
-NOT_INITIALISED = (3, 100)
+NOT_INITIALIZED = (3, 100)
 TOO_LATE = ("spillway.enable() comes too late: this process has used CUDA already (torch.cuda.is_available(), a tensor on "
             "the GPU, or another library). Call it before that; before or after `import torch` is the same")  # fmt: skip
 
@@ -125,7 +125,7 @@ def _agree(library, texts):
             missing[name] = text
         elif not _same(name, os.fsdecode(there), text):
             raise _disagree(name, text, os.fsdecode(there), library.spillway_setting_source(name.encode()).decode())
-    if not _initialised(library):
+    if not _initialized(library):
         _check(texts)
         _take_over(library)  # else an earlier call that failed at it would count
         os.environ.update({variable(name): text for name, text in missing.items()})
@@ -156,7 +156,7 @@ def _load(texts):
     _check_torch(path)
     _check(texts)
     driver = _mapped_driver()
-    if driver is not None and _initialised(driver):
+    if driver is not None and _initialized(driver):
         raise RuntimeError(TOO_LATE)
     try:
         library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
@@ -184,8 +184,8 @@ def _mapped_driver():
     return None
 
 
-def _initialised(driver):
-    return driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) not in NOT_INITIALISED
+def _initialized(driver):
+    return driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) not in NOT_INITIALIZED
 
 
 def _check_torch(path):

@@ -141,7 +141,7 @@ void CarryBack(const std::vector<ArgumentChange>& changes, const std::vector<at:
   }
 }
 
-// Whether those who watch PyTorch's synchronisations are told: of waits that the CUDA kernel has as well.
+// Whether PyTorch's observers of synchronizations are called: for waits that the CUDA kernel has as well.
 enum class Watched : uint8_t { kNo, kYes };
 
 void Wait(Watched watched, c10::cuda::CUDAStream stream) {

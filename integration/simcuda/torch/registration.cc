@@ -97,7 +97,7 @@ void FinishQueuedWork() {
   }).join();
 }
 
-int Initialise() {
+int Initialize() {
   std::string reason;
   if (!OpenDriver(&reason)) {
     std::fprintf(stderr, "simcuda: PyTorch's operators are not replaced: %s\n", reason.c_str());
@@ -119,6 +119,6 @@ const char* simcuda_torch_built_for() { return SPILLWAY_TORCH_VERSION; }
 int simcuda_torch_start() {
   static std::once_flag once;
   static int result = -1;
-  std::call_once(once, [] { result = simcuda::ops::Initialise(); });
+  std::call_once(once, [] { result = simcuda::ops::Initialize(); });
   return result;
 }

@@ -40,7 +40,7 @@ TEST(TorchMemoryTest, HandsABlockOutWholeWhereLittleIsLeft) {
   EXPECT_EQ(memory.peak_reserved(), 16 * kMiB);
 }
 
-TEST(TorchMemoryTest, TakesTheBestFitAndJoinsNeighbours) {
+TEST(TorchMemoryTest, TakesTheBestFitAndJoinsNeighbors) {
   TorchMemory memory;
   const auto large = memory.Allocate(40 * kMiB), fitting = memory.Allocate(12 * kMiB);
   memory.Free(large);

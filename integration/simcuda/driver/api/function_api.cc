@@ -1,4 +1,4 @@
-// Driver functions: what can be asked of a function or kernel.
+// Driver functions: queries of a function or kernel.
 #include <algorithm>
 
 #include "integration/simcuda/driver/core/fail_points.h"

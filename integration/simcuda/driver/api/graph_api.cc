@@ -16,7 +16,7 @@ namespace {
 
 using Lock = std::lock_guard<std::mutex>;
 
-// Copies up to *count handles out, or tells how many there are; the rest of a longer array becomes null.
+// Copies up to *count handles out, or returns their number; the rest of a longer array becomes null.
 template <typename Handle>
 CUresult Give(const std::vector<Handle>& all, Handle* handles, size_t* count) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;

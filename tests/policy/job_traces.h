@@ -52,8 +52,8 @@ struct TrainingJob {
     }
     return times;
   }
-  // What is read only: weights and activations before their own layer's writing launch, gradients in the
-  // update.
+  // The blocks that are only read: weights and activations before their own layer's writing launch, gradients
+  // in the update.
   WriteFacts Facts() const {
     WriteFacts facts;
     for (uint32_t look = 0; look < WriteFacts::kSamplesForNo; ++look) {

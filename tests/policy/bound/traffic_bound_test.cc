@@ -69,7 +69,7 @@ TEST(BoundTest, AStackBringsBackItsBottomOnce) {
   EXPECT_EQ(TrafficOf(iteration, 25).least_fetched_bytes, 10u);  // half a block each time
 }
 
-// What is freed before its next use never comes back.
+// A block that is freed before its next use never comes back.
 TEST(BoundTest, TemporariesCostNothing) {
   Trace trace;
   for (int i = 0; i < 2; ++i) {

@@ -27,7 +27,7 @@ TEST(TorchMemoryTest, HasSegmentsOfThreeKinds) {
   EXPECT_EQ(memory.peak_reserved(), 34 * kMiB);
 }
 
-// What is left of a large block is split off only where it is more than 1 MiB.
+// The rest of a large block is split off only if it is more than 1 MiB.
 TEST(TorchMemoryTest, HandsABlockOutWholeWhereLittleIsLeft) {
   TorchMemory memory;
   const auto block = memory.Allocate(16 * kMiB);

@@ -1,8 +1,8 @@
-"""What happens at the start of every Python process whose allocator configuration names spillway.
+"""The start-up hook of every Python process whose allocator configuration names spillway.
 
-Called from spillway_start_up.pth before any other module is imported: loads libspillway.so into the global scope, so
-that PyTorch, when it comes, finds it as its CUDA driver library. The library itself does the rest. Whatever goes wrong
-here costs one line on standard error and never the process.
+spillway_start_up.pth calls it before any other module is imported. It loads libspillway.so into the global scope, so that
+PyTorch finds it as its CUDA driver library. The library itself does the rest. A failure here costs one line on standard error
+and never the process.
 """
 
 import os

@@ -1,7 +1,7 @@
-// KernelWrites: which blocks kernels of PyTorch's own write, and only read, by their names: what a first run
-// knows before it has sampled any. Only what is certain by their source, or by the schema of an operator, is
-// in the table; how it was made and checked: docs/decisions/0046. A wrong row costs a write. Pure; any
-// thread; nothing fails.
+// KernelWrites: the blocks that PyTorch's own kernels write, and those that they only read, by the kernels'
+// names. A first run has these facts before it has sampled any launch. The table holds only facts that the
+// kernels' source, or an operator's schema, makes certain; docs/decisions/0046 describes how it was made and
+// checked. A wrong row costs a write. Pure; any thread; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_PROFILE_KERNEL_WRITES_H_
 #define SPILLWAY_INTEGRATION_PROFILE_KERNEL_WRITES_H_

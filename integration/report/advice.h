@@ -1,5 +1,5 @@
-// Advice: which cause cost the job the most time, and the one setting that would help most against it. Pure:
-// metrics in, one line out. The reporter writes the line at the end of the job.
+// Advice: the cause that cost the job the most time, and the one setting that would help most against it.
+// Pure: metrics in, one line out. The reporter writes the line at the end of the job.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_ADVICE_H_
 #define SPILLWAY_INTEGRATION_REPORT_ADVICE_H_

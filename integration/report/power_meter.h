@@ -1,6 +1,6 @@
 // PowerMeter: the energy that a GPU and the machine's processors have used since the first sample, if the
 // system reports it: NVML for the GPU, RAPL's counters in /sys/class/powercap for the processors. They count
-// for the whole device and the whole machine, whoever uses them. Only the reporter's thread uses it. A figure
+// for the whole device and the whole machine, whoever uses them. Only the reporter's thread uses it. A value
 // that cannot be read is absent, without a line.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_POWER_METER_H_

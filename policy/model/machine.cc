@@ -77,6 +77,9 @@ LinkRates LinkParts(const Machine& machine, LinkRates wanted) {
   return corner;
 }
 
+// A drive of a high speed(), in bytes per second that are both written and read, gets a large part of the
+// bytes: speed / all. It reads that part at its own rate, so all bytes together are read at read / (speed /
+// all) at most, and likewise written. The drive with the lowest such rate decides.
 Drive RatesTogether(const Machine& machine) {
   const std::vector<Drive> drives = DrivesOf(machine);
   if (drives.size() == 1) return drives.front();

@@ -188,6 +188,7 @@ absl::StatusOr<bool> PlanSearch::Improve() {
   if (!result.ok()) return result.status();
   Setting& setting = settings_[setting_];
   if (setting.best == 0 || result->iteration < setting.best) setting.best = result->iteration;
+  // The mean with the waits of the rounds before damps the feedback.
   for (size_t k = 0; k < waits_.size(); ++k) {
     waits_[k] = round_ == 0 ? result->read_waits[k] : (waits_[k] + result->read_waits[k]) / 2;
     times_[k] = nominal_[k] + waits_[k];

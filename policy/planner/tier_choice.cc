@@ -42,6 +42,17 @@ class Timeline {
   std::vector<Nanos> starts_;
 };
 
+// Moves evictions from the host to the SSD until the host's memory suffices at every kernel.
+//
+// Two ledgers have the SSD's free time, for reads and for writes. An eviction is moved if it has time to be
+// read within a window before its next use, and to be written within a window after its content was made. The
+// list is walked again and again with windows of twice the length, so evictions whose transfers lie close to
+// their uses go first. The last window is longer than the iteration; evictions that have no time even then
+// are moved all the same, since the host cannot hold them.
+//
+// on_host_ has the bytes on the host at each kernel, with those of evictions that go over the iteration's end
+// folded into it. An eviction is passed over for good if the host is not too full at any kernel while it is
+// away.
 class TierSweep {
  public:
   TierSweep(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine, TransferPlan* plan)
@@ -113,8 +124,8 @@ class TierSweep {
     if (order == TierOrder::kSpread) list = Spread(list);
     return list;
   }
-  // Orders by the fractional parts of multiples of the golden ratio, so that the first n of the order, and the
-  // SSD's work with them, are spread evenly over the iteration, for any n.
+  // Orders by the fractional parts of multiples of the golden ratio: the first n of the order, and the SSD's
+  // work with them, are spread evenly over the iteration for any n.
   static std::vector<uint32_t> Spread(const std::vector<uint32_t>& list) {
     std::vector<std::pair<double, uint32_t>> keyed;
     double place = 0;

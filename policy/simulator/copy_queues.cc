@@ -43,6 +43,10 @@ bool CopyQueues::Asks(Queue queue) const {
   return IsOut(queue) ? !writes_[queue].empty() : !reads_[queue - tiers_].empty();
 }
 
+// A copy keeps the rate that it begins with to its end, so it must not begin at a poor one. A drive's copy
+// gets its share of PCIe, or more if no copy waits for the host; if its share is taken, it waits. The host's
+// copy gets the rate that drives with copies under way or waiting leave; it waits if that is less than a
+// hundredth.
 double CopyQueues::RateNow(Queue queue) const {
   const bool out = IsOut(queue);
   const Queue host = out ? kHostOut : HostIn();

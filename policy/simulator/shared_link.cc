@@ -49,6 +49,8 @@ std::vector<double> SharedLink::RightRates(bool wanted) const {
   return rates;
 }
 
+// A copy may begin if no copy under way is faster than is right beside it. Copies that have begun at this
+// very time do not count: Begin can still lower their rates.
 bool SharedLink::MayBegin(Queue queue, double rate, Nanos now) {
   std::vector<double> kept(copies_.size(), 0);
   kept.swap(wanted_);

@@ -37,7 +37,7 @@ void AddJob(CLI::App* estimate, EstimateOptions* options) {
                    "sdpa (what PyTorch chooses, default), flash (one kernel) or math (written out)")
       ->check(CLI::IsMember({"sdpa", "flash", "math"}));
   estimate->add_flag("--checkpointing", options->checkpointing,
-                     "Activation checkpointing: those of each layer are computed twice");
+                     "Activation checkpointing: activations of each layer are computed twice");
   estimate->add_option("--lora", options->lora, "Rank of an adapter on every linear layer (default 0: none)");
   estimate->add_flag("--lora-dropout", options->lora_dropout, "Adapters have dropout");
   estimate->add_flag("--clip", options->clip, "Gradients are clipped");

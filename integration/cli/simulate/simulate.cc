@@ -70,11 +70,13 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
                    "quick (default), coarse: tighter, in seconds, lp: tighter still, in seconds to minutes; "
                    "coarse-one-tier, lp-one-tier: of plans that change no spilled bytes' tier")
       ->check(CLI::IsMember({"quick", "coarse", "coarse-one-tier", "lp", "lp-one-tier"}));
-  simulate->add_option("--iterations", options->iterations, "Simulated; the last two count (default 6)")
+  simulate
+      ->add_option("--iterations", options->iterations,
+                   "Iterations to simulate; the last two count (default 6)")
       ->check(CLI::Range(kMinIterations, 1000u));
   simulate->add_option("--noise", options->noise, "Kernels last up to this part more or less (default 0)")
       ->check(CLI::Range(0.0, 1.0));
-  simulate->add_option("--seed", options->seed, "Of the noise (default 1)");
+  simulate->add_option("--seed", options->seed, "Seed of the noise (default 1)");
   simulate->add_option("--schedule", options->schedule, "Write all kernels and moves to this file");
   simulate->add_option("--convert", options->convert,
                        "Write the trace as a compact file, or as CSV into a folder (a name that ends in /)");

@@ -265,7 +265,7 @@ class InstalledHookTest(unittest.TestCase):
         code = "void *memset(void*, int, unsigned long); char *strcpy(char*, const char*); struct u { char t[6][65]; };\n"
         code += "int uname(struct u *u) { memset(u, 0, sizeof(*u)); strcpy(u->t[0], \"Linux\"); strcpy(u->t[2], RELEASE);\n"
         code += "  strcpy(u->t[4], MACHINE); return 0; }\n"
-        rows = [("5.15-microsoft-standard-WSL2", "x86_64", "WSL is not served"), ("6.1", "aarch64", "this is aarch64")]
+        rows = [("5.15-microsoft-standard-WSL2", "x86_64", "WSL is not supported"), ("6.1", "aarch64", "this is aarch64")]
         for release, machine, words in rows:
             library = self.folder / f"uname_{machine}.so"
             define = [f'-DRELEASE="{release}"', f'-DMACHINE="{machine}"']

@@ -154,7 +154,7 @@ TEST_F(ConfFileTest, OnlyAPlainFileOfSomeSizeIsRead) {
   std::filesystem::remove(path_);
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);  // nobody writes to it: must not be waited for
   EXPECT_EQ(Read(kConfOfUser), -1);
-  EXPECT_THAT(file_.problem, HasSubstr("no plain file"));
+  EXPECT_THAT(file_.problem, HasSubstr("not a regular file"));
 }
 
 // Whatever bytes are there: an answer, and either entries or words.

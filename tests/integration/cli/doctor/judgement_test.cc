@@ -63,7 +63,7 @@ TEST(JudgementTest, AnotherKindOfMachine) {
   DoctorFacts facts = GoodFacts();
   facts.system.unserved = "WSL is not supported, only Linux with NVIDIA's own driver";
   EXPECT_EQ(FindingOf(facts, "system").verdict, Verdict::kBad);
-  EXPECT_THAT(FindingOf(facts, "system").found, HasSubstr("WSL is not served"));
+  EXPECT_THAT(FindingOf(facts, "system").found, HasSubstr("WSL is not supported"));
 }
 
 TEST(JudgementTest, HostMemory) {
@@ -257,7 +257,8 @@ TEST(JudgementTest, TheBufferedDisk) {
   facts.disks.front().direct_io = false;
   facts.disks.front().cached_because = "O_DIRECT is refused";
   EXPECT_EQ(FindingOf(facts, "directory /nvme0").verdict, Verdict::kLimited);
-  EXPECT_THAT(FindingOf(facts, "directory /nvme0").advice, HasSubstr("O_DIRECT is refused: the page cache"));
+  EXPECT_THAT(FindingOf(facts, "directory /nvme0").advice,
+              HasSubstr("O_DIRECT is refused: writes pass the page cache"));
   EXPECT_THAT(FindingOf(facts, "rates of /nvme0").found, HasSubstr("memory may have made it faster"));
 }
 

@@ -129,7 +129,7 @@ class Estimate(unittest.TestCase):
         self.assertRegex(run.stdout, r"fits +no\. GPU memory, for the blocks of the largest launch \(.*\).*GiB missing")
         run = self.run_estimate(self.config, *SMALL, "--gpu-memory", "400MiB", "--host-memory", "64MiB", "--disk", "none")
         self.assertEqual(run.returncode, 1)
-        self.assertRegex(run.stdout, r"fits +no\. host memory and disk, for what does not fit the GPU: .* are short")
+        self.assertRegex(run.stdout, r"fits +no\. host memory and disk, for what does not fit the GPU: .* missing")
         own = self.result("--gpu-memory", "400MiB", "--host-memory", "64MiB", "--disk", "1e9:16MiB", status=1)
         self.assertFalse(own["fit"]["runs"])
         self.assertGreater(own["fit"]["off_gpu_bytes"], 80 * 2**20)

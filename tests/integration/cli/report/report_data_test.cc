@@ -108,7 +108,7 @@ TEST(ReportDataTest, OtherFilesAndVersionsAreRefused) {
   EXPECT_THAT(ErrorOfReport("[1]"), HasSubstr("no data of a run"));
   EXPECT_THAT(ErrorOfReport(R"({"spilled_bytes": 1})"), HasSubstr("no data of a run"));
   EXPECT_THAT(ErrorOfReport(R"({"format": "spillway-report", "version": 2})"),
-              HasSubstr("version 2; expected: 1. It was written by a later Spillway"));
+              HasSubstr("version 2; expected: 1. It was written by a later version of Spillway"));
   EXPECT_THAT(ErrorOfReport(R"({"format": "spillway-report", "version": "1"})"),
               HasSubstr("version unknown; expected: 1"));
   EXPECT_THAT(ErrorOfReport(R"({"format": "spillway-report"})"), HasSubstr("version unknown; expected: 1"));

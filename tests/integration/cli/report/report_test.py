@@ -253,7 +253,7 @@ class RefusalTest(Case):
     @unittest.skipUnless(os.path.isfile(LIBRARY), "the drawing library is not there")
     def test_versions_and_wrong_fields(self):
         later = {**report_samples.fits(), "version": 2}
-        self.assert_refused(self.write("x.json", later), "x.json: version 2; expected: 1", "written by a later Spillway")
+        self.assert_refused(self.write("x.json", later), "x.json: version 2; expected: 1", "written by a later version of Spillway")
         wrong = report_samples.small()
         wrong["moves"]["kind"][17] = 9
         self.assert_refused(self.write("x.json", wrong), "moves.kind[17] is 9; expected: a whole number below 5")

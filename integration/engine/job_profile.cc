@@ -57,7 +57,7 @@ void JobProfile::ReportUnusable(const absl::Status& why) const {
   const std::string text(why.message());
   if (absl::IsDataLoss(why))
     return os::ReportLine(
-        absl::StrCat("the profile is damaged and not used; the next run that spills makes it anew. ", text,
+        absl::StrCat("the profile is damaged and ignored; the next run that spills writes a new one. ", text,
                      ". It can be deleted (SPILLWAY_PROFILE)"));
   if (!absl::IsNotFound(why)) os::Log(os::LogLevel::kInfo, absl::StrCat("the profile is not used: ", text));
 }
@@ -135,7 +135,7 @@ void JobProfile::Keep(uint64_t spilled_bytes) {
     return;
   }
   if (std::exchange(failed_, true)) return;
-  const std::string line = absl::StrCat("SPILLWAY_PROFILE: what this run learns is not kept for the next: ",
+  const std::string line = absl::StrCat("SPILLWAY_PROFILE: the facts of this run are not kept for the next: ",
                                         std::string(written.message()));
   if (asked_)
     os::ReportLine(line);

@@ -40,7 +40,7 @@ struct JobFacts {
   std::vector<policy::FormFacts> writes;  // the most recently learnt first
 };
 
-// Of a file; what is larger is no profile.
+// The largest file that is read as a profile, in bytes.
 inline constexpr size_t kMaxProfileBytes = 64 << 10;
 inline constexpr int kProfileVersion = 1;
 
@@ -49,7 +49,8 @@ std::string ProfileText(const JobFacts& facts);
 // kDataLoss: the text is damaged. kUnimplemented: it is of another version.
 absl::StatusOr<JobFacts> ParseProfile(std::string_view text);
 
-// `learnt` now, and behind it what `before` has besides. Where they contradict each other the first counts.
+// Returns the facts learned in this run, and behind them those that only `before` has. The former count where
+// they contradict each other.
 std::vector<policy::FormFacts> MergedWrites(std::vector<policy::FormFacts> learnt,
                                             const std::vector<policy::FormFacts>& before);
 

@@ -2,7 +2,7 @@
 // tier is nearly full, so that the next evictions have the faster place. It writes the bytes to slots from
 // where they lie, and the slot is their home from then on; the GPU has no part in it. A block that is fetched
 // or freed meanwhile keeps its homes, and its write is given up. Bytes that cannot be written stay. Only the
-// device's thread calls it, except for figures.
+// device's thread calls it, except for metrics.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_DEMOTER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_DEMOTER_H_

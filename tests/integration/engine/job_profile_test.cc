@@ -9,7 +9,7 @@
 #include "integration/engine/profile_file.h"
 #include "integration/hooks/hook_rows.h"
 #include "tests/integration/hooks/fake_residency.h"
-#include "tests/integration/hooks/made_up_handles.h"
+#include "tests/integration/hooks/synthetic_handles.h"
 #include "tests/integration/report/metrics_helpers.h"
 
 namespace spillway::integration {
@@ -182,7 +182,7 @@ TEST_F(JobProfileTest, ADamagedProfileIsALineAndIsMadeAnew) {
   ::testing::internal::CaptureStderr();
   profile_.Begin(kKey, {});
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              AllOf(HasSubstr("the profile is damaged and not used"), HasSubstr(path_),
+              AllOf(HasSubstr("the profile is damaged and ignored"), HasSubstr(path_),
                     HasSubstr("SPILLWAY_PROFILE")));
   EXPECT_EQ(profile_.Writes(0, residency_)->size(), 0u);
   residency_->stats.host_in_rate = 2e9;
@@ -200,7 +200,7 @@ TEST_F(JobProfileTest, APathThatCannotBeWrittenIsALineOnceWhereTheUserHasNamedIt
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(
       said,
-      HasSubstr("SPILLWAY_PROFILE: what this run learns is not kept for the next: /proc/self/no/profile"));
+      HasSubstr("SPILLWAY_PROFILE: the facts of this run are not kept for the next: /proc/self/no/profile"));
   EXPECT_EQ(said.find("SPILLWAY_PROFILE"), said.rfind("SPILLWAY_PROFILE")) << said;
 }
 

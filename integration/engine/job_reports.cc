@@ -120,7 +120,7 @@ std::vector<std::function<void(const Metrics&, bool)>> JobReports::MakeWriters(i
     });
   }
   writers.push_back([profile = from_.profile](const Metrics& metrics, bool) {
-    profile->Keep(Total(metrics.devices).spilled_bytes);
+    profile->Keep(Total(metrics.devices).spilled_bytes, metrics.disk.directories);
   });
   if (!settings_.prometheus.empty()) {
     const std::string path = OutputFile::Expand(settings_.prometheus, settings_.ranks.rank);

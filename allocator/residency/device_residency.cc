@@ -244,6 +244,11 @@ void DeviceResidency::RecordPointerBlockUsesLocked(const TableLock& lock, Block*
 
 // ---- Streams, capture, external memory.
 
+void DeviceResidency::RecordOverlap(StreamRef stream) {
+  ++core_->counters.overlapping_launches;
+  core_->clock.RecordOverlap(core_->clock.Find(stream));
+}
+
 void DeviceResidency::OnStreamDestroy(CUstream stream) {
   if (core_->closed.load()) return;
   if (core_->parts.observer != nullptr) core_->parts.observer->OnInterrupt();

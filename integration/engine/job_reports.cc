@@ -262,6 +262,8 @@ Metrics JobReports::CollectNow() const {
     metrics.host_capacity_bytes = host->storage_capacity_bytes();
   if (const HookState* const hooks = GetHookState())
     metrics.unknown_kernel_launches = hooks->unknown_launches.load();
+  if (const allocator::AddressMap* const addresses = from_.tiers->addresses())
+    metrics.unmatched_addresses = addresses->unmatched();
   if (const std::string* const reason = from_.evictions->ended_by()) metrics.evictions_ended = *reason;
   metrics.newer_calls = from_.shim->newer_calls();
   metrics.pause = from_.pause->metrics();

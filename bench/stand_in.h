@@ -15,7 +15,7 @@ namespace spillway::bench {
 [[noreturn]] void Die(const std::string& text);
 void Must(CUresult result, const char* what);
 
-// Loaded and initialised, with that much device memory ("1GiB"); lives for ever. Settings of the stand-in (SIMCUDA_...) are
+// Loaded and initialized, with that much device memory ("1GiB"); lives for ever. Settings of the stand-in (SIMCUDA_...) are
 // made before.
 const allocator::CudaDriver* OpenStandIn(const char* memory);
 

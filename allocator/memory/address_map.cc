@@ -67,7 +67,7 @@ AddressMap::~AddressMap() {
   if (pages_ != nullptr) munmap(pages_, chunks_ * sizeof(os::Atomic<uint32_t>));
 }
 
-void AddressMap::CollectNeighbours(uint64_t chunk, AccessSet* set) const {
+void AddressMap::CollectNeighbors(uint64_t chunk, AccessSet* set) const {
   // The address lies in a guard chunk or a free range. It may be one past the end of the previous block, or
   // at a negative offset from the start of the next one.
   const uint32_t before = chunk > 0 ? pages_[chunk - 1].load(std::memory_order_acquire) : 0;

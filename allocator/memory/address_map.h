@@ -59,7 +59,7 @@ class AddressMap {
     if (__builtin_expect(raw != 0, 1)) {
       set->Add(BlockId::FromRaw(raw));
     } else {
-      CollectNeighbours(offset >> chunk_shift_, set);
+      CollectNeighbors(offset >> chunk_shift_, set);
     }
   }
   bool Contains(uint64_t address) const { return address - base_ < total_bytes_; }
@@ -87,7 +87,7 @@ class AddressMap {
 
  private:
   AddressMap(uint64_t base, bool at_hint, int devices, uint64_t bytes_per_device, int chunk_shift);
-  void CollectNeighbours(uint64_t chunk, AccessSet* set) const;
+  void CollectNeighbors(uint64_t chunk, AccessSet* set) const;
 
   mutable std::atomic<uint64_t> unmatched_{0};
   const uint64_t base_;

@@ -1,4 +1,4 @@
-// DeviceResidency's reports about its device: figures, the machine that plans are made for, memory as the job
+// DeviceResidency's reports about its device: metrics, the machine that plans are made for, memory as the job
 // sees it, and a check that its counts agree.
 
 #include <algorithm>

@@ -78,7 +78,7 @@ DeviceThread::PollResult DeviceResidency::Components::Poll() {
       return claims->ReachesLocked(lock, block, extent);
     };
   }
-  result.moved |= demoter->Poll(request);
+  result.moved |= demoter->Poll(request, *plan_runner);
   result.progress = result.moved;
   result.progress |= allocations->FinishFrees();
   result.progress |= writes.Poll();

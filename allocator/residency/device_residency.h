@@ -178,7 +178,7 @@ class DeviceResidency : public Residency {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Sets one limit of the budget; the lowest of all limits is in force.
   uint64_t SetLimit(uint64_t (Charges::*set)(TableLock*, uint64_t), uint64_t bytes);
-  // Adds the figures that are counted by visiting all live blocks.
+  // Adds the metrics that are counted by visiting all live blocks.
   void AddBlocksLocked(const TableLock& lock, ResidencyStats* stats) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
 

@@ -168,7 +168,7 @@ class Residency {
   // The accesses that write, as far as sampled launches have shown by now, and guesses about the others; null
   // before there is any. The result is a snapshot, and the same one until something new is known. Any thread.
   virtual std::shared_ptr<const policy::WriteFacts> LearntWrites() const { return nullptr; }
-  // What other runs have learnt of writes (WriteFacts::Guess). Plans use it, and what is dropped by it is
+  // What other runs have learned of writes (WriteFacts::Guess). Plans use it, and what is dropped by it is
   // checked as ever. Any thread.
   virtual void GuessWrites(const std::vector<policy::FormFacts>& guesses) {}
 

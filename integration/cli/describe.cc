@@ -195,7 +195,7 @@ int Describe(const CLI::App& app, const DescribeOptions& options) {
   const std::string text = DescriptionOf(app, options.form);
   if (text.empty())
     return Refuse(absl::InvalidArgumentError(absl::StrCat(
-        "describe ", options.form, " is not accepted; accepted: bash, zsh, fish, man or settings")));
+        "describe ", options.form, " is invalid; expected: bash, zsh, fish, man or settings")));
   std::fputs(text.c_str(), stdout);
   return 0;
 }

@@ -1,6 +1,6 @@
 // RunWithin: a call with a limit of time. Runtime::Shutdown ends devices and drives by it, in an exit
-// handler, which must return whatever a driver or a disk does: a job that is done must not hang at its end.
-// The work has a thread of its own; the answer tells if it goes on without us. No call fails.
+// handler, which must return whatever a driver or a disk does: a finished job must not hang at its end. The
+// work has a thread of its own, and may go on after the limit; the result tells. No call fails.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_BOUNDED_CALL_H_
 #define SPILLWAY_INTEGRATION_ENGINE_BOUNDED_CALL_H_

@@ -57,7 +57,7 @@ int Guarded(Body body) {
 }
 
 // This is no refusal: the caller does without us.
-int NotInitialised() { return CUDA_ERROR_NOT_INITIALIZED; }
+int NotInitialized() { return CUDA_ERROR_NOT_INITIALIZED; }
 
 // The region of the blocks that the calling thread allocates.
 thread_local allocator::BlockRegion t_region;
@@ -65,7 +65,7 @@ thread_local allocator::BlockRegion t_region;
 int AllocateIn(allocator::BlockRegion region, int device, size_t bytes, void* stream, void** pointer) {
   return Guarded([&] {
     Runtime* runtime = Runtime::Get();
-    if (runtime == nullptr) return NotInitialised();
+    if (runtime == nullptr) return NotInitialized();
     runtime->refusals()->Forget();
     if (bytes == 0 || pointer == nullptr) return WrongUse("no bytes, or no place for them");
     auto residency = runtime->Device(device);
@@ -89,7 +89,7 @@ int Free(void* pointer) {
   return Guarded([&] {
     Runtime* runtime = Runtime::Get();
     allocator::Residency* residency = runtime == nullptr ? nullptr : runtime->Owner(pointer);
-    if (residency == nullptr) return NotInitialised();
+    if (residency == nullptr) return NotInitialized();
     RecordBlockFreed(reinterpret_cast<uint64_t>(pointer));
     return Answer(residency->Free(reinterpret_cast<CUdeviceptr>(pointer)));
   });
@@ -99,13 +99,13 @@ int RecordStream(void* pointer, void* stream) {
   return Guarded([&] {
     Runtime* runtime = Runtime::Get();
     allocator::Residency* residency = runtime == nullptr ? nullptr : runtime->Owner(pointer);
-    if (residency == nullptr) return NotInitialised();
+    if (residency == nullptr) return NotInitialized();
     return Answer(
         residency->RecordStream(reinterpret_cast<CUdeviceptr>(pointer), static_cast<CUstream>(stream)));
   });
 }
 
-// Returns 0 if there is no answer, which does no harm: native looks at the pointer then.
+// Returns 0 if there is no answer, which does no harm: native examines the pointer then.
 int Owns(const void* pointer) {
   try {
     const Runtime* runtime = Runtime::Get();
@@ -119,7 +119,7 @@ int FindRange(const void* pointer, void** base, size_t* bytes) {
   return Guarded([&] {
     Runtime* runtime = Runtime::Get();
     allocator::Residency* residency = runtime == nullptr ? nullptr : runtime->Owner(pointer);
-    if (residency == nullptr) return NotInitialised();
+    if (residency == nullptr) return NotInitialized();
     auto range = residency->FindRange(reinterpret_cast<CUdeviceptr>(pointer));
     if (!range.ok()) return Answer(range.status());
     if (base != nullptr) *base = reinterpret_cast<void*>(range->base);
@@ -136,7 +136,7 @@ allocator::Residency* Existing(int device) {
 int EmptyCache(int device) {
   return Guarded([&] {
     allocator::Residency* residency = Existing(device);
-    if (residency == nullptr) return NotInitialised();
+    if (residency == nullptr) return NotInitialized();
     return Answer(residency->EmptyCache());
   });
 }
@@ -144,7 +144,7 @@ int EmptyCache(int device) {
 int MemoryInfo(int device, size_t* free_bytes, size_t* total_bytes) {
   return Guarded([&] {
     allocator::Residency* residency = Existing(device);
-    if (residency == nullptr) return NotInitialised();
+    if (residency == nullptr) return NotInitialized();
     uint64_t free = 0;
     uint64_t total = 0;
     residency->MemoryInfo(&free, &total);
@@ -159,7 +159,7 @@ int DeviceStats(int device, spillway_device_stats* out) {
     if (out == nullptr) return WrongUse("no place for the figures");
     *out = {};
     allocator::Residency* residency = Existing(device);
-    if (residency == nullptr) return NotInitialised();
+    if (residency == nullptr) return NotInitialized();
     const allocator::ResidencyStats stats = residency->Stats();
     out->budget_bytes = stats.budget_bytes;
     out->live_bytes = stats.live_bytes;
@@ -180,7 +180,7 @@ int ReservedBytes(int device, size_t* now, size_t* peak) {
   return Guarded([&] {
     if (now == nullptr || peak == nullptr) return WrongUse("no place for the bytes");
     allocator::Residency* residency = Existing(device);
-    if (residency == nullptr) return NotInitialised();
+    if (residency == nullptr) return NotInitialized();
     const allocator::Residency::ReservedBytes reserved = residency->Reserved();
     *now = reserved.now;
     *peak = reserved.peak;
@@ -207,7 +207,7 @@ int HandOut(const std::string& from, char* text, size_t bytes, size_t* needed) {
 int StatsJson(char* text, size_t bytes, size_t* needed) {
   return Guarded([&] {
     const Runtime* runtime = Runtime::Get();
-    if (runtime == nullptr || runtime->dead()) return NotInitialised();
+    if (runtime == nullptr || runtime->dead()) return NotInitialized();
     return HandOut(MetricsJson(runtime->CurrentMetrics()), text, bytes, needed);
   });
 }
@@ -222,7 +222,7 @@ int LastRefusalText(char* text, size_t bytes, size_t* needed) {
 int MarkIteration() {
   return Guarded([&] {
     Runtime* runtime = Runtime::Get();
-    if (runtime == nullptr || runtime->dead()) return NotInitialised();
+    if (runtime == nullptr || runtime->dead()) return NotInitialized();
     runtime->MarkIteration();
     return static_cast<int>(CUDA_SUCCESS);
   });
@@ -235,7 +235,7 @@ int TakeRefusedCall() {
 
 int OnRefusedCall(void (*listener)()) {
   Runtime* runtime = Runtime::Get();
-  if (runtime == nullptr) return NotInitialised();
+  if (runtime == nullptr) return NotInitialized();
   runtime->refusals()->SetListener(listener);
   return CUDA_SUCCESS;
 }
@@ -244,7 +244,7 @@ int DeviceBytes(int device, size_t* bytes) {
   return Guarded([&] {
     if (bytes == nullptr) return WrongUse("no place for the bytes");
     Runtime* runtime = Runtime::Get();
-    if (runtime == nullptr) return NotInitialised();
+    if (runtime == nullptr) return NotInitialized();
     const auto total = runtime->DeviceBytes(device);
     if (!total.ok()) return Answer(total.status());
     *bytes = *total;
@@ -254,7 +254,7 @@ int DeviceBytes(int device, size_t* bytes) {
 
 int OnKernelTable(void (*listener)()) {
   HookState* const state = GetHookState();
-  if (state == nullptr) return NotInitialised();
+  if (state == nullptr) return NotInitialized();
   state->tables.SetKernelTableListener(listener);
   return CUDA_SUCCESS;
 }
@@ -262,7 +262,7 @@ int OnKernelTable(void (*listener)()) {
 int MemoryFreed(int device, const void* pointer, size_t bytes, void* stream) {
   return Guarded([&] {
     const HookContext* const context = ContextOf(GetHookState());
-    if (context == nullptr) return NotInitialised();
+    if (context == nullptr) return NotInitialized();
     if (device < 0 || device >= allocator::kMaxDevices) return WrongUse("no such device");
     const CUcontext primary = context->contexts[static_cast<size_t>(device)];
     RecordExternalFreed(reinterpret_cast<uint64_t>(pointer), bytes,
@@ -274,7 +274,7 @@ int MemoryFreed(int device, const void* pointer, size_t bytes, void* stream) {
 int SetMemoryCap(int device, size_t bytes) {
   return Guarded([&] {
     Runtime* runtime = Runtime::Get();
-    return runtime == nullptr ? NotInitialised() : Answer(runtime->SetCap(device, bytes));
+    return runtime == nullptr ? NotInitialized() : Answer(runtime->SetCap(device, bytes));
   });
 }
 
@@ -282,14 +282,14 @@ int SetGpuMemory(int device, const char* size) {
   return Guarded([&] {
     if (size == nullptr) return WrongUse("no size");
     Runtime* runtime = Runtime::Get();
-    return runtime == nullptr ? NotInitialised() : Answer(runtime->SetGpuMemory(device, size));
+    return runtime == nullptr ? NotInitialized() : Answer(runtime->SetGpuMemory(device, size));
   });
 }
 
 int SetRegion(const char* tag, int keep) {
   return Guarded([&] {
     Runtime* runtime = Runtime::Get();
-    if (runtime == nullptr || runtime->dead()) return NotInitialised();
+    if (runtime == nullptr || runtime->dead()) return NotInitialized();
     t_region = {};
     if (tag == nullptr) return static_cast<int>(CUDA_SUCCESS);
     if (*tag == 0) return WrongUse("a region with an empty tag");
@@ -317,7 +317,7 @@ void HandOut(const allocator::PauseStats& from, const Metrics& metrics, spillway
 int Pause(const char* tag, spillway_pause_stats* stats) {
   return Guarded([&] {
     Runtime* runtime = Runtime::Get();
-    if (runtime == nullptr || runtime->dead()) return NotInitialised();
+    if (runtime == nullptr || runtime->dead()) return NotInitialized();
     allocator::PauseStats found;
     const absl::Status status = runtime->pause()->Pause(tag == nullptr ? "" : tag, &found);
     if (status.ok() && stats != nullptr) HandOut(found, runtime->CurrentMetrics(), stats);
@@ -328,7 +328,7 @@ int Pause(const char* tag, spillway_pause_stats* stats) {
 int Resume(const char* tag, int wait) {
   return Guarded([&] {
     Runtime* runtime = Runtime::Get();
-    if (runtime == nullptr || runtime->dead()) return NotInitialised();
+    if (runtime == nullptr || runtime->dead()) return NotInitialized();
     return Answer(runtime->pause()->Resume(tag == nullptr ? "" : tag, wait != 0));
   });
 }

@@ -1,7 +1,6 @@
-// One device's entry in the figures that are reported: what its residency and its predictor count, what an
-// iteration is forecast to take, and with SPILLWAY=observe what smaller budgets would cost. Whoever collects
-// figures calls it (the reporter's thread, and who asks for them through the C ABI): any thread; nothing
-// fails.
+// One device's entry in the reported metrics: the counts of its residency and its predictor, the forecast of
+// an iteration's time, and with SPILLWAY=observe the cost of smaller budgets. The reporter's thread calls it,
+// and any thread that asks for metrics through the C ABI. No call fails.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_DEVICE_METRICS_H_
 #define SPILLWAY_INTEGRATION_ENGINE_DEVICE_METRICS_H_

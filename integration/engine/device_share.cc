@@ -98,7 +98,7 @@ void DeviceShare::ShrinkLocked(const ShareNeed& need) {
   LowerLocked(std::max(need.taken_bytes, most));
 }
 
-void DeviceShare::TellWantedLocked(uint64_t bytes) {
+void DeviceShare::PublishWantedLocked(uint64_t bytes) {
   const uint64_t wanted = std::min(std::max(bytes, awaited_), options_.total_bytes);
   wanted_.Register(wanted - std::min(wanted, share_), UINT64_MAX);
 }
@@ -128,20 +128,20 @@ void DeviceShare::Shrink() {
   ShrinkLocked(residency->GetShareNeed());
 }
 
-DeviceShare::Lack DeviceShare::TryAwait(allocator::Residency* residency, uint64_t bytes) {
+DeviceShare::Shortage DeviceShare::TryAwait(allocator::Residency* residency, uint64_t bytes) {
   const os::MutexLock lock(&mu_);
   const ShareNeed need = residency->GetShareNeed();
   if (!need.serving || stopped_.load()) return {};
   const uint64_t least = std::min(std::max(bytes, need.least_bytes), need.most_bytes);
   const uint64_t wanted = std::min(need.wanted_bytes + need.away_bytes, need.most_bytes);
   if (share_ < least) {
-    Lack lack;
+    Shortage lack;
     lack.least = least;
     const uint64_t most = MostLocked(need, &lack.all_jobs);
     if (most >= least) RaiseLocked(std::max(least, wanted), most);
     if (share_ < least) {
       awaited_ = std::max(awaited_, least);
-      TellWantedLocked(0);
+      PublishWantedLocked(0);
       lack.cannot_leave = cannot_leave_;
       return lack;
     }
@@ -167,15 +167,15 @@ absl::Status DeviceShare::Await(uint64_t bytes, absl::FunctionRef<std::string()>
   }
   absl::Status status;
   bool done = false;
-  int looks_in_vain = 0;  // in a row
+  int scans_in_vain = 0;  // in a row
   while (status.ok() && !done) {
     status = launch.Once(-1, kRecheckMilliseconds, name, kJobsHave);
     if (status.ok()) status = wait.Check();
     if (!status.ok()) break;
-    const Lack lack = TryAwait(residency, bytes);
+    const Shortage lack = TryAwait(residency, bytes);
     done = lack.least == 0;
-    looks_in_vain = lack.all_jobs < lack.least ? looks_in_vain + 1 : 0;
-    if (looks_in_vain == kMaxScansInVain) status = NotForJobs(lack.least, lack.all_jobs);
+    scans_in_vain = lack.all_jobs < lack.least ? scans_in_vain + 1 : 0;
+    if (scans_in_vain == kMaxScansInVain) status = NotForJobs(lack.least, lack.all_jobs);
     if (!done && !lack.cannot_leave.ok()) status = lack.cannot_leave;
   }
   const os::MutexLock lock(&mu_);
@@ -204,7 +204,7 @@ void DeviceShare::Poll() {
     const bool idle =
         options_.idle.count() > 0 && options_.clock->NowNanos() - active_at_ >= options_.idle.count();
     // The others do not make way for a job that is idle itself, unless one of its threads waits.
-    TellWantedLocked(away || idle ? 0 : need.wanted_bytes);
+    PublishWantedLocked(away || idle ? 0 : need.wanted_bytes);
     wanted_.Scan();
     leaves = idle && state_ == State::kActive && share_ > 0 && wanted_.taken_by_peers() > 0;
   }

@@ -81,16 +81,16 @@ class DeviceShare final : public allocator::GpuShare {
   // Lowers the share to what the job may have at all, and, while blocks are paused, to what it has or wants.
   void ShrinkLocked(const allocator::ShareNeed& need) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Publishes to the others how much is wanted beyond the share.
-  void TellWantedLocked(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void PublishWantedLocked(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Records that the job is active: it is neither idle nor away any more.
   void RecordActiveLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The bytes that a waiting thread lacks.
-  struct Lack {
+  struct Shortage {
     uint64_t least = 0;         // the bytes that it waits for; 0: nothing is lacking
     uint64_t all_jobs = 0;      // that the jobs could have; below `least`: none of them can make way
     absl::Status cannot_leave;  // why this job itself could not make way since it began to wait
   };
-  Lack TryAwait(allocator::Residency* residency, uint64_t bytes);
+  Shortage TryAwait(allocator::Residency* residency, uint64_t bytes);
   void GiveUp(allocator::Residency* residency);
 
   const Options options_;

@@ -175,7 +175,7 @@ __attribute__((visibility("default"))) int spillway_engine_open(const spillway_s
 }
 
 __attribute__((visibility("default"))) void spillway_engine_cu_init() {
-  spillway::integration::Guarded("a look for PyTorch", [] {
+  spillway::integration::Guarded("the search for PyTorch", [] {
     if (spillway::integration::g_torch_swap != nullptr) spillway::integration::FindTorch();
   });
 }

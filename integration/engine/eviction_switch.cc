@@ -17,7 +17,7 @@ absl::Status EvictionSwitch::Followable() const {
   const std::string unseen = Unseen();
   if (unseen.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("calls of ", unseen, " cannot be followed; PyTorch's own allocator serves this process"));
+      absl::StrCat("calls to ", unseen, " cannot be followed; PyTorch's own allocator serves this process"));
 }
 
 bool EvictionSwitch::MayEvict() const {
@@ -35,8 +35,8 @@ absl::Status EvictionSwitch::End(const char* reason) {
   os::ReportLine(absl::StrCat("nothing more will be moved off the GPU: ", reason, " cannot be followed"));
   if (status.ok()) return status;
   os::ReportLine(
-      absl::StrCat("what has been moved off the GPU does not fit it any more: ", status.message(),
-                   " Where such a call is seen it is refused; one that is not seen may end the job"));
+      absl::StrCat("the blocks that were moved off the GPU do not fit it any more: ", status.message(),
+                   " Such a call is refused where it is seen; one that is not seen may end the job"));
   return status;
 }
 

@@ -55,7 +55,7 @@ class JobPause final : public allocator::PauseGate {
   // Asks for the opposite of the last request.
   absl::Status Toggle();
   // Returns one JSON object: "state" (running, pausing, paused, resuming), "error" if the last pause failed,
-  // and the figures of the last pause.
+  // and the metrics of the last pause.
   std::string StateJson() const;
 
   absl::Status AwaitResume(absl::FunctionRef<std::string()> name, const os::Atomic<bool>& stopped) override;

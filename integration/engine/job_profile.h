@@ -1,8 +1,9 @@
-// JobProfile: what this job knows of kernels and of the machine before it has looked (SPILLWAY_PROFILE, and
-// the shipped table of PyTorch's kernels), and what it keeps for the next run. Runtime makes it and begins it
-// with the first device; each predictor asks it on its thread; the reporter's thread keeps what was learnt.
-// What it knows are guesses: a plan may count on them, residency looks at each once, and checks whatever is
-// dropped. Nothing fails: a profile that cannot be used, or written, is a line or none.
+// JobProfile: the facts about kernels and the machine that a job has before it has measured any
+// (SPILLWAY_PROFILE, and the shipped table of PyTorch's kernels), and those that it keeps for the next run.
+// Runtime creates it and begins it with the first device; each predictor asks it on its thread; the
+// reporter's thread keeps what was learned. The facts are guesses: a plan may count on them, but residency
+// samples each once, and checks every drop. No call fails: a profile that cannot be read or written costs a
+// line in the log at most.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_JOB_PROFILE_H_
 #define SPILLWAY_INTEGRATION_ENGINE_JOB_PROFILE_H_
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,7 @@
 #include "integration/hooks/function_registry.h"
 #include "integration/prediction/planning_machine.h"
 #include "integration/profile/job_facts.h"
+#include "io/store/spill_store.h"
 
 namespace spillway::integration {
 
@@ -39,25 +42,29 @@ class JobProfile {
 
   // Reads the profile. `directories`: the spill directories of this process.
   void Begin(const ProfileKey& key, const std::vector<std::string>& directories);
-  // Of the profile; all 0 where there is none.
+  // The rates of the profile; all 0 where there is none.
   KnownRates rates() const;
+  // Hands the profile's speeds on to the store's directories.
+  void GuessSpeeds(io::SpillStore* disk) const;
 
   // ---- From then on.
 
-  // What is known, or guessed, of the writes of the device's launches by now; null: nothing. `residency`: the
-  // device's. The thread of the device's predictor.
+  // The facts and guesses about the writes of the device's launches by now; null: none. `residency`: the
+  // device's. Called on the thread of the device's predictor.
   std::shared_ptr<const policy::WriteFacts> Writes(int device, allocator::Residency* residency);
-  // Keeps what was learnt, if there is anything new and the process has spilled so many bytes. One thread at
-  // a time.
-  void Keep(uint64_t spilled_bytes);
+  // Keeps what was learnt, if there is anything new and the process has spilled so many bytes. `directories`:
+  // the store's, as they are now. One thread at a time.
+  void Keep(uint64_t spilled_bytes, std::span<const io::DirectoryStats> directories = {});
 
  private:
   struct DeviceGuesses {
     bool profile = false;  // those of the profile were handed on
-    size_t seen = 0;       // of the registry's functions: those whose names were looked at
+    size_t seen = 0;       // the registry's functions whose names were examined
   };
   void ReportUnusable(const absl::Status& why) const;
   bool IsOfName(uint64_t tag) const;
+  io::DriveSpeed SpeedOf(const std::string& directory) const;
+  void LearnSpeeds(std::span<const io::DirectoryStats> directories);
   JobFacts Learnt();
 
   const std::optional<std::string> asked_;
@@ -71,10 +78,11 @@ class JobProfile {
 
   std::array<DeviceGuesses, allocator::kMaxDevices> guesses_;  // each of one predictor's thread
 
-  // Of the thread that keeps.
-  ProfileRates rates_;   // the latest that were news
-  std::string kept_;     // as written last, or read
-  bool failed_ = false;  // to write, and that was reported
+  // Used by the thread that keeps facts alone.
+  ProfileRates rates_;                       // the latest that were news
+  std::vector<DirectorySpeed> directories_;  // likewise
+  std::string kept_;                         // as written last, or read
+  bool failed_ = false;                      // to write, and that was reported
 };
 
 }  // namespace spillway::integration

@@ -86,7 +86,7 @@ AdviceFacts JobReports::FactsForAdvice() const {
   facts.least_recently_used = settings_.policy == PolicyKind::kLru;
   facts.strict = settings_.trust == Trust::kStrict;
   facts.audit = settings_.audit;
-  facts.modelled_disk = settings_.io_model.Limits();
+  facts.modeled_disk = settings_.io_model.Limits();
   facts.host_cap_bytes = from_.tiers->host_cap_bytes();
   // If the setting is not used, the budget is what was free.
   if (!settings_.gpu_memory) facts.largest_budget_bytes = 0;
@@ -120,7 +120,7 @@ std::vector<std::function<void(const Metrics&, bool)>> JobReports::MakeWriters(i
     });
   }
   writers.push_back([profile = from_.profile](const Metrics& metrics, bool) {
-    profile->Keep(Total(metrics.devices).spilled_bytes);
+    profile->Keep(Total(metrics.devices).spilled_bytes, metrics.disk.directories);
   });
   if (!settings_.prometheus.empty()) {
     const std::string path = OutputFile::Expand(settings_.prometheus, settings_.ranks.rank);
@@ -169,7 +169,7 @@ std::string JobReports::AnswerTo(const std::string& question, Reporter* reporter
     return from_.pause->StateJson();
   } else {
     answer["error"] = absl::StrCat("Spillway ", SPILLWAY_VERSION_TEXT,
-                                   " knows the questions status, pause, resume and pause state");
+                                   " accepts the requests status, pause, resume and pause state");
   }
   return answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -191,7 +191,7 @@ void JobReports::Start() {
   options.advice = FactsForAdvice();
   options.writers = MakeWriters(origin);
   if (settings_.log >= os::LogLevel::kInfo) {
-    options.after_look = [log = std::make_shared<JobLog>()](const Metrics& metrics) {
+    options.after_sample = [log = std::make_shared<JobLog>()](const Metrics& metrics) {
       for (const JobLog::Line& line : log->Update(metrics)) os::Log(line.level, line.text);
     };
   }

@@ -1,7 +1,7 @@
-// JobReports: all reports of a job: the line at its first block, the figures, the files and lines that
+// JobReports: all reports of a job: the line at its first block, the metrics, the files and lines that
 // settings ask for (SPILLWAY_METRICS, PROMETHEUS, STATUS, REPORT, TRACE), and the text of a refused
 // allocation. Runtime creates it with the engine and starts it with the first device. It gathers the job's
-// facts and figures from the engine's parts, and moves nothing. Each method names the thread on which it is
+// facts and metrics from the engine's parts, and moves nothing. Each method names the thread on which it is
 // called. A file that cannot be written costs a line; nothing else fails.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_JOB_REPORTS_H_
@@ -35,7 +35,7 @@ namespace spillway::integration {
 
 class JobReports : private RunSource {
  public:
-  // The sources of facts and figures. All of them must outlive the reports.
+  // The sources of facts and metrics. All of them must outlive the reports.
   struct Sources {
     const spillway_shim* shim;
     const Settings* settings;
@@ -64,7 +64,7 @@ class JobReports : private RunSource {
 
   // ---- While a device is in service; thread-safe.
 
-  // Returns the figures of this moment; empty before a device is in service.
+  // Returns the metrics of this moment; empty before a device is in service.
   Metrics Collect() const;
   // Records that the job has ended an iteration.
   void MarkIteration() const;

@@ -87,7 +87,7 @@ absl::Status MakeFolder(const std::string& folder) {
   struct stat info = {};
   if (lstat(folder.c_str(), &info) != 0) return os::StatusFromErrno(errno, folder);
   if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0)
-    return absl::FailedPreconditionError(absl::StrCat(folder, ": it is no folder of this user alone"));
+    return absl::FailedPreconditionError(absl::StrCat(folder, ": it is not a folder of this user alone"));
   return absl::OkStatus();
 }
 
@@ -205,7 +205,7 @@ absl::StatusOr<std::string> AskJob(const std::string& folder, pid_t pid, const s
   while (const int error = Connect(made.get(), address)) {
     if (error == ECONNREFUSED) unlink(path.c_str());  // its process was killed
     if (error == ECONNREFUSED || error == ENOENT)
-      return absl::NotFoundError(absl::StrCat("process ", pid, " is no job of yours under Spillway"));
+      return absl::NotFoundError(absl::StrCat("process ", pid, " is not a job of yours under Spillway"));
     if (error != EAGAIN && error != EINTR) return os::StatusFromErrno(error, path);
     if (Clock::now() >= deadline) return late();
     poll(nullptr, 0, 10);

@@ -1,7 +1,7 @@
 // JobSocket lets programs of the same user ask a job for its state, as `spillway top` does. It is a socket
 // named after the process in a folder of the user's own. A question is a line; the answer is everything up to
-// the end of the connection. JobReports opens it, and the reporter's thread answers between two looks at the
-// figures, so a job has no thread for it.
+// the end of the connection. JobReports opens it, and the reporter's thread answers between two samples of
+// the metrics, so a job has no thread for it.
 //
 // Other users' connections are closed unread. A peer that does not send or read is dropped after 0.1 s. If no
 // socket can be created, the job goes on without one. AskJob is the other side.

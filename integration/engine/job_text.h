@@ -1,5 +1,5 @@
-// Lines about the job as a whole: what serves it, for its first block, and which blocks fill the memory, for
-// a refusal. Pure: facts in, text out. JobReports gathers the facts.
+// Lines about the job as a whole: the parts that serve it, for its first block, and the blocks that fill the
+// memory, for a refusal. Pure: facts in, text out. JobReports gathers the facts.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_JOB_TEXT_H_
 #define SPILLWAY_INTEGRATION_ENGINE_JOB_TEXT_H_

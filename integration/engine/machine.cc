@@ -42,7 +42,7 @@ uint64_t Reclaimable(const std::string& path) {
   return bytes;
 }
 
-// The memory that control groups allow, and what is left of it.
+// The memory that control groups allow, and the rest of it.
 struct GroupMemory {
   uint64_t limit = kNoLimit;
   uint64_t left = kNoLimit;

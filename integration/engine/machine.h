@@ -18,7 +18,7 @@ namespace spillway::integration {
 // if nothing can be read.
 uint64_t AvailableHostMemory(const std::string& root = "");
 
-// The host memory of this machine, and what its control groups let this process take, used or not.
+// The host memory of this machine, and the part that its control groups let this process take, used or not.
 struct HostMemory {
   uint64_t machine_bytes = 0;    // 0: not known
   uint64_t group_bytes = 0;      // the least limit of the process's control groups and their parents; 0: none

@@ -1,7 +1,6 @@
-// The resources that this process shares with others of its node, and with which of them: host memory, and
-// the caps of spill directories. The engine calls it at the first block; io::NodeShare does the sharing. Any
-// thread may call it; no call fails: a process that cannot see the others counts as alone, and as a rank has
-// its equal share.
+// The resources that this process shares with others of its node: host memory, and the caps of spill
+// directories. The engine calls it at the first block; io::NodeShare does the sharing. Any thread may call
+// it; no call fails: a process that cannot see the others counts as alone, and as a rank has its equal share.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_NODE_SHARING_H_
 #define SPILLWAY_INTEGRATION_ENGINE_NODE_SHARING_H_

@@ -38,7 +38,7 @@ absl::Status WithPath(const std::string& path, const absl::Status& why) {
 // Whether the file is one that this user alone may have written.
 absl::Status CheckOwner(const std::string& path, const struct stat& info) {
   if (!S_ISREG(info.st_mode) || info.st_uid != ::geteuid())
-    return absl::FailedPreconditionError(path + ": it is no file of this user");
+    return absl::FailedPreconditionError(path + ": it is not a file of this user");
   return absl::OkStatus();
 }
 

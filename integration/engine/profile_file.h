@@ -1,7 +1,6 @@
-// The file of SPILLWAY_PROFILE: what it may be read from, and how it is replaced. It is another run's word,
-// so it is read only where this user alone could have written it, and where it is whole. JobProfile reads it
-// at the first device and writes it on the reporter's thread; several ranks and jobs may at once: one whole
-// file wins.
+// The file of SPILLWAY_PROFILE: reading it with checks, and replacing it. Another run has written it, so it
+// is read only if this user alone could have written it, and if it is whole. JobProfile reads it at the first
+// device and writes it on the reporter's thread; several ranks and jobs may at once: one whole file wins.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_PROFILE_FILE_H_
 #define SPILLWAY_INTEGRATION_ENGINE_PROFILE_FILE_H_
@@ -19,7 +18,7 @@ namespace spillway::integration {
 std::string DefaultProfilePath(const ProfileKey& key);
 
 // kNotFound: there is none. kDataLoss: it is damaged. kUnimplemented: it is of another version.
-// kFailedPrecondition: it is no file of this user's alone. Others: the system's. Each names the file.
+// kFailedPrecondition: it is not a file of this user's alone. Others: the system's. Each names the file.
 absl::StatusOr<JobFacts> ReadProfile(const std::string& path);
 
 // Makes the folder of the default path, and no other. A file, or whatever is at `path`, that is not this

@@ -57,7 +57,7 @@ void Reporter::Loop() {
   while (!stop_.load()) {
     if (options_.waits != nullptr) options_.waits->Scan();  // first, since a wait may delay the rest
     const Metrics metrics = Collect();
-    if (options_.after_look) options_.after_look(metrics);
+    if (options_.after_sample) options_.after_sample(metrics);
     if (options_.status == StatusLine::kSignal && TakeRequest(SignalRequest::kStatus))
       os::ReportLine(StatusText(metrics));
     if (options_.on_pause_signal && TakeRequest(SignalRequest::kPause)) options_.on_pause_signal();
@@ -65,7 +65,7 @@ void Reporter::Loop() {
       WriteFiles(metrics, /*ended=*/false);
       next = std::chrono::steady_clock::now() + options_.every;
     }
-    WaitAndSampleOften(std::min(next, std::chrono::steady_clock::now() + options_.look));
+    WaitAndSampleOften(std::min(next, std::chrono::steady_clock::now() + options_.sample_every));
   }
   ReportTheEnd();
   os::MutexLock lock(&mu_);
@@ -103,7 +103,7 @@ bool Reporter::WaitOnce(Time time) {
   return wake_ >= 0 && ::read(wake_, &count, sizeof(count)) > 0;
 }
 
-// The job has done something else for a while at the end of the process, so the figures of its iterations
+// The job has done something else for a while at the end of the process, so the metrics of its iterations
 // stay as they were.
 Metrics Reporter::Collect(bool ended) {
   Metrics metrics = collect_();
@@ -145,9 +145,9 @@ void Reporter::Finish(Time deadline) {
   } else {
     thread_.detach();
     os::ReportLine(
-        "the end of the process has cut off the last writing of figures: their disk is slow or does not "
+        "the end of the process has interrupted the last write of metrics: their disk is slow or does not "
         "answer. "
-        "Files that were not reached are those of up to 10 s before");
+        "Files that were not written then are up to 10 s old");
   }
   // The descriptor stays open, since a signal handler may be about to write to it.
 }

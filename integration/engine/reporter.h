@@ -1,6 +1,6 @@
 // Reporter reports to the user. It writes the metrics file after 1 s, every 10 s and at the end, a status
-// line when SIGUSR1 asks for one, lines about waits that take long, and the summary at the end. It looks at
-// the figures every second, to measure iterations. It collects figures through a function and owns none.
+// line when SIGUSR1 asks for one, lines about waits that take long, and the summary at the end. It samples
+// the metrics every second, to measure iterations. It collects metrics through a function and owns none.
 // JobReports creates it with the first device. If its thread cannot be started, or a file cannot be written,
 // one line reports it. (The line when spilling starts comes from the allocator.)
 
@@ -25,8 +25,8 @@
 
 namespace spillway::integration {
 
-// Iterations per second, from figures that come now and then. The rate covers the time since the previous
-// look, or the last one to two seconds if looks come more often than once a second.
+// Iterations per second, from metrics that come now and then. The rate covers the time since the previous
+// sample, or the last one to two seconds if samples come more often than once a second.
 class IterationRate {
  public:
   // Returns 0 if no iteration is known or no second has passed.
@@ -51,11 +51,11 @@ class Reporter {
     std::function<void()> on_pause_signal = nullptr;  // null: SIGUSR2 is not ours
     std::chrono::milliseconds first{1'000};           // before the metrics file is written for the first time
     std::chrono::milliseconds every{10'000};          // between two writings of it
-    std::chrono::milliseconds look{1'000};            // between two looks at the figures
+    std::chrono::milliseconds sample_every{1'000};    // between two samples of the metrics
     AdviceFacts advice = {};                          // for the last line
     os::WaitList* waits = nullptr;                    // its lines are written when they are due; null: none
-    // Called on the reporter's thread after each look. May be empty.
-    std::function<void(const Metrics& metrics)> after_look = nullptr;
+    // Called on the reporter's thread after each sample. May be empty.
+    std::function<void(const Metrics& metrics)> after_sample = nullptr;
     // `sample_often` is called on the reporter's thread at intervals of `often`; `writers` after each writing
     // of the metrics (`ended`: the last one). Both may be empty. The time at the end is limited, so the
     // writer that writes most comes last.
@@ -81,7 +81,7 @@ class Reporter {
   // Called in a forked child: closes the descriptor and writes nothing any more.
   void AbandonAfterFork();
 
-  // Returns the figures as they are reported, with the rate of iterations. Thread-safe.
+  // Returns the metrics as they are reported, with the rate of iterations. Thread-safe.
   Metrics Collect() { return Collect(/*ended=*/false); }
 
  private:

@@ -34,7 +34,7 @@ constexpr auto kDiskEnd = std::chrono::milliseconds(1000);
 constexpr auto kDiskEndWhenLate = std::chrono::milliseconds(400);
 constexpr auto kWholeEnd = std::chrono::milliseconds(1950);  // docs/limits-io.md says 2 s
 
-absl::Status Gone() { return absl::FailedPreconditionError("Spillway has ended in this process"); }
+absl::Status EndedError() { return absl::FailedPreconditionError("Spillway has ended in this process"); }
 
 }  // namespace
 
@@ -78,9 +78,9 @@ absl::StatusOr<allocator::Residency*> Runtime::Device(int device) {
   if (allocator::Residency* residency = Existing(device)) return residency;
   if (device >= allocator::kMaxDevices && settings_.require)
     return NotServedOn(device, "its number is too high", IfNot(settings_));
-  if (dead_.load() || device < 0 || device >= allocator::kMaxDevices) return Gone();
+  if (dead_.load() || device < 0 || device >= allocator::kMaxDevices) return EndedError();
   os::MutexLock lock(&mu_);
-  if (dead_.load()) return Gone();
+  if (dead_.load()) return EndedError();
   if (allocator::Residency* residency = Existing(device)) return residency;  // another thread started it
   absl::Status& failure = failures_[static_cast<size_t>(device)];
   if (!failure.ok()) return failure;
@@ -166,6 +166,7 @@ absl::Status Runtime::StartSharedLocked(int device, CUcontext context) {
   }
   PublishHookContext(&hook_context_);
   profile_.Begin(FindProfileKey(*driver_, device), tiers_.disk_paths());
+  if (tiers_.disk() != nullptr) profile_.GuessSpeeds(tiers_.disk());
   reports_.Start();
   started_ = true;
   return absl::OkStatus();
@@ -270,7 +271,7 @@ absl::StatusOr<uint64_t> Runtime::DeviceBytes(int device) const {
 }
 
 absl::Status Runtime::SetCap(int device, uint64_t bytes) {
-  if (dead_.load() || device < 0 || device >= allocator::kMaxDevices) return Gone();
+  if (dead_.load() || device < 0 || device >= allocator::kMaxDevices) return EndedError();
   os::MutexLock lock(&mu_);
   caps_[static_cast<size_t>(device)] = bytes;
   if (allocator::Residency* const residency = Existing(device)) residency->SetCap(bytes);
@@ -278,11 +279,11 @@ absl::Status Runtime::SetCap(int device, uint64_t bytes) {
 }
 
 absl::Status Runtime::SetGpuMemory(int device, const std::string& size) {
-  if (dead_.load() || device < 0 || device >= allocator::kMaxDevices) return Gone();
+  if (dead_.load() || device < 0 || device >= allocator::kMaxDevices) return EndedError();
   if (absl::EqualsIgnoreCase(size, "none")) return SetCap(device, UINT64_MAX);
   const auto refused = [&](const std::string& accepted) {
     return absl::InvalidArgumentError(
-        absl::StrCat("set_gpu_memory(", size, ") is not accepted; accepted: none, or ", accepted));
+        absl::StrCat("set_gpu_memory(", size, ") is invalid; expected: none, or ", accepted));
   };
   const auto parsed = setting_type::ShareAboveZero::Read(size, "");
   if (!parsed.ok()) return refused(std::string(parsed.status().message()));

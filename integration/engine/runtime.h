@@ -67,7 +67,7 @@ class Runtime {
 
   // EvictionSwitch::Followable: after an error, no block may be handed out.
   absl::Status Followable() const { return evictions_.Followable(); }
-  // Returns a refused allocation with its causes: what ended evictions, and which blocks are large.
+  // Returns a refused allocation with its causes: the call that ended evictions, and the largest blocks.
   // Thread-safe.
   absl::Status Explain(int device, const absl::Status& refused) const;
   // Sets the application's own limit on the device's budget, in bytes, from now on or from its first block
@@ -87,7 +87,7 @@ class Runtime {
   void RecordFramework(const std::string& name) { reports_.RecordFramework(name); }
   // Records that the job has ended an iteration, on every device. Thread-safe.
   void MarkIteration() const;
-  // Returns the figures of this moment, as they are reported; empty before the first block. Thread-safe.
+  // Returns the metrics of this moment, as they are reported; empty before the first block. Thread-safe.
   Metrics CurrentMetrics() const { return reports_.Collect(); }
   allocator::Refusals* refusals() { return &refusals_; }
   const allocator::Refusals* refusals() const { return &refusals_; }

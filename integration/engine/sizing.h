@@ -14,8 +14,8 @@ namespace spillway::integration {
 
 inline constexpr uint64_t kChunkBytes = 2 << 20;
 
-// The budget of one device if the user sets none: what is free, less the reserve, plus the process's external
-// memory, which the budget covers, too. The reserve is 3 %, at least 32 MiB, at most 1 GiB.
+// The budget of one device if the user sets none: the free memory, less the reserve, plus the process's
+// external memory, which the budget covers, too. The reserve is 3 %, at least 32 MiB, at most 1 GiB.
 struct DeviceBudget {
   uint64_t bytes = 0;
   uint64_t reserve_bytes = 0;

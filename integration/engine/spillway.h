@@ -85,8 +85,8 @@ typedef struct spillway_api {
   /* Reports PyTorch's "reserved" for our blocks: chunk_bytes, and the bytes of live blocks that are away or
    * were not used yet. Costs little however many blocks there are. */
   int (*reserved_bytes)(int device, size_t* now, size_t* peak);
-  /* Marks the end of the job's iteration, on all devices: what the calling thread launched before this call
-   * belongs to it. Prediction finds iterations without marks, too, but later. */
+  /* Marks the end of the job's iteration, on all devices. The launches of the calling thread before this call
+   * belong to it. Prediction finds iterations without marks, too, but later. */
   int (*mark_iteration)(void);
   /* Returns 1 if a driver call of this thread (a launch, a copy, a graph) was refused since its last
    * allocation began, and this is the first question about it; last_error() has its text. Returns 0

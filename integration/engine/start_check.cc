@@ -124,7 +124,7 @@ absl::Status CheckSpace(const Settings& settings, const SettingSource& source,
   if (enough || !settings.dirs) return absl::OkStatus();
   const std::string accepted =
       settings.disk_reserve
-          ? absl::StrCat("less than what is free in one of the spill directories; ",
+          ? absl::StrCat("less than the free space of one of the spill directories; ",
                          SpaceText(settings, directories.front()))
           : absl::StrCat("directories with more free space than the reserve (SPILLWAY_DISK_RESERVE); ",
                          SpaceText(settings, directories.front()));
@@ -136,9 +136,9 @@ absl::Status CheckSpace(const Settings& settings, const SettingSource& source,
 absl::Status CheckTrials(const Settings& settings, const SettingSource& source) {
   const auto named = settings.OwnDirectories();
   const size_t directories = named ? named->size() : 1;
-  const std::string accepted = directories == 0 ? "no directory by number: there is none"
-                                                : absl::StrCat("directories by number up to ",
-                                                               directories - 1, ", the last that there is");
+  const std::string accepted =
+      directories == 0 ? "no directory number: there are no directories"
+                       : absl::StrCat("directory numbers up to ", directories - 1, ", the last one");
   if (!settings.io_model.own.empty() && settings.io_model.own.rbegin()->first >= directories)
     return Refuse(source, "io_model", accepted);
   for (const io::DriveFault& fault : settings.io_faults)
@@ -194,7 +194,7 @@ std::string WhyNotWritten(const std::string& path) {
   struct stat info = {};
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     return S_ISDIR(info.st_mode) ? absl::StrCat(path, " is a directory")
-                                 : absl::StrCat(path, " is no regular file");
+                                 : absl::StrCat(path, " is not a regular file");
   }
   const absl::Status status = CheckFolderOf(path);
   return status.ok() ? "" : WithoutNumber(status);
@@ -277,8 +277,9 @@ absl::Status CheckStart(const Settings& settings, const SettingSource& source, c
   SPILLWAY_RETURN_IF_ERROR(CheckHostMemory(settings, source, facts.host, warnings));
   SPILLWAY_RETURN_IF_ERROR(CheckTrials(settings, source));
   if (!facts.no_cipher.empty())
-    return Refuse(source, "encrypt",
-                  "on where OpenSSL 3 can be opened, and its key locked in memory (" + facts.no_cipher + ")");
+    return Refuse(
+        source, "encrypt",
+        "on only where OpenSSL 3 can be loaded and its key locked in memory (" + facts.no_cipher + ")");
   for (const FileProblem& file : facts.files) return Refuse(source, file.setting, file.accepted);
   return CheckDirectories(settings, source, facts.directories, warnings);
 }

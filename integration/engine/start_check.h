@@ -52,8 +52,8 @@ MachineFacts InspectMachine(const Settings& settings, const std::string& root = 
 std::vector<uint64_t> BytesOfDevices(const allocator::CudaDriver& driver);
 
 // Returns kInvalidArgument for the first setting that cannot work: one sentence with the name, the value, and
-// what is accepted here. Returns kUnavailable, with the same sentence, if that may change within seconds: the
-// space of an ended process comes free late. Appends problems that do not stop a job to `warnings`.
+// the values accepted here. Returns kUnavailable, with the same sentence, if that may change within seconds:
+// the space of an ended process comes free late. Appends problems that do not stop a job to `warnings`.
 absl::Status CheckStart(const Settings& settings, const SettingSource& source, const MachineFacts& facts,
                         std::vector<std::string>* warnings);
 

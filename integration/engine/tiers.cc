@@ -76,7 +76,7 @@ allocator::HostReach Tiers::FindReach(CUcontext context) const {
   auto reach = ask();
   if (reach.ok()) return *std::move(reach);
   os::Log(os::LogLevel::kInfo,
-          absl::StrCat("kernels reach no host memory here: ", std::string(reach.status().message())));
+          absl::StrCat("kernels cannot use host memory here: ", std::string(reach.status().message())));
   return {};
 }
 
@@ -104,7 +104,7 @@ absl::Status Tiers::StartDisk() {
     disk_ = *std::move(store);
     for (const DirectoryEntry& entry : directories) disk_paths_.push_back(entry.path);
     if (settings_.io_model.Limits())
-      os::ReportLine(absl::StrCat("the disk is modelled: ", io::DescribeModels(settings_.io_model)));
+      os::ReportLine(absl::StrCat("the disk is modeled: ", io::DescribeModels(settings_.io_model)));
     if (!settings_.io_faults.empty())
       os::ReportLine(absl::StrCat("the disk fails on purpose: ", io::DescribeFaults(settings_.io_faults)));
     return absl::OkStatus();
@@ -120,7 +120,7 @@ void Tiers::MakeWriteBudget(const WriteLimit& limit) {
   const std::string path = WriteRecordPath();
   writes_ = std::make_unique<io::WriteBudget>(
       io::WriteBudget::Options{.bytes = limit.bytes, .interval = limit.interval, .path = path});
-  // Counts what the others have written, since a promise may come before the reporter's first look, which
+  // Counts what the others have written, since a promise may come before the reporter's first sample, which
   // reports any error.
   writes_->Record().IgnoreError();
   if (path.empty())
@@ -142,8 +142,8 @@ absl::Status Tiers::ReserveAddresses(uint64_t device_bytes) {
       if (!addresses_->at_hint()) {
         os::ReportLine(absl::StrCat("the driver placed the blocks' addresses at 0x",
                                     absl::Hex(addresses_->base()),
-                                    " and takes no other place: numbers that kernels get may be taken for "
-                                    "addresses, which costs speed, not bytes"));
+                                    " and accepts no other place: numbers passed to kernels may be taken for "
+                                    "addresses, which costs speed, not correctness"));
       }
       return absl::OkStatus();
     }

@@ -117,8 +117,8 @@ absl::Status TorchSwap::InstallInto(const std::string& library) {
   const std::vector<std::string> versions = TorchVersionsIn(directory_);
   if (std::find(versions.begin(), versions.end(), version) == versions.end()) {
     return absl::NotFoundError(absl::StrCat(
-        "this Spillway serves PyTorch ", versions.empty() ? "(none)" : absl::StrJoin(versions, ", "),
-        ", and ", version, " is installed; one that is built with this Python (SPILLWAY_PYTHON) serves it"));
+        "this Spillway supports PyTorch ", versions.empty() ? "(none)" : absl::StrJoin(versions, ", "),
+        ", and ", version, " is installed; build Spillway with this Python (SPILLWAY_PYTHON) to support it"));
   }
   const std::string path =
       absl::StrCat(directory_, "/libspillway_torch_", absl::StrReplaceAll(version, {{".", "_"}}), ".so");

@@ -35,8 +35,8 @@ std::vector<std::string> TorchVersionsIn(const std::string& directory);
 
 class TorchSwap {
  public:
-  // `directory`: the folder of our libraries. `api` lives as long as the process. `if_not`: what follows if
-  // PyTorch is there and cannot be served.
+  // `directory`: the folder of our libraries. `api` lives as long as the process. `if_not`: the consequence
+  // if PyTorch is there and cannot be served.
   TorchSwap(std::string directory, const spillway_api* api, IfNotServed if_not)
       : directory_(std::move(directory)), api_(api), if_not_(if_not) {}
 

@@ -8,10 +8,10 @@ namespace spillway::integration {
 namespace {
 
 constexpr std::string_view kAccepted =
-    "accepted: a kernel's name as the driver tells it (mangled, without blanks), then, if wanted, the file "
-    "name of the library that it comes in; in each a * stands for any text; then, if wanted, "
-    "action=everything, action=writer or action=refuse, and for a writer tables=LIST or fills=LIST, the "
-    "numbers of the parameters that point to its tables, as in 5,7-9";
+    "expected: a kernel's name as the driver gives it (mangled, without blanks); optionally the file name "
+    "of its library; in both a * stands for any text; optionally action=everything, action=writer or "
+    "action=refuse; for a writer tables=LIST or fills=LIST, the numbers of the parameters that point to "
+    "its tables, as in 5,7-9";
 
 constexpr bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
@@ -29,9 +29,9 @@ std::string_view TakeWord(std::string_view* rest) {
 // Returns what is wrong with a pattern; empty if nothing is.
 std::string FaultOf(std::string_view pattern) {
   for (const char c : pattern) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return "holds a control character";
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return "contains a control character";
   }
-  if (pattern.find('/') != std::string_view::npos) return "holds a /";
+  if (pattern.find('/') != std::string_view::npos) return "contains a /";
   return "";
 }
 
@@ -108,7 +108,7 @@ std::string ReadOption(std::string_view word, DenyList::Entry* row) {
   if (key == "action") return ReadAction(value, &row->action) ? "" : "no such action, " + Quoted(value);
   if (key != "tables" && key != "fills") return "no such key, " + Quoted(word);
   if (!row->tables.empty()) return "the tables a second time, " + Quoted(word);
-  if (!ReadNumbers(value, &row->tables)) return Quoted(value) + " is no list of parameters";
+  if (!ReadNumbers(value, &row->tables)) return Quoted(value) + " is not a list of parameters";
   row->fills = key == "fills";
   return "";
 }

@@ -77,7 +77,7 @@ void PinReports::Report(PinReason reason, const char* call) {
   if (reported_[static_cast<size_t>(reason)].exchange(true)) return;
   os::Log(IsOrdinary(reason) ? os::LogLevel::kInfo : os::LogLevel::kWarn,
           std::string("blocks stay on the GPU (") + NameOf(reason) + "): " + call +
-              " lets an address go where its uses cannot be seen");
+              " lets an address escape to where its uses cannot be seen");
 }
 
 bool PinReports::ReportTable(const std::string& library, const std::string& table) {
@@ -87,8 +87,7 @@ bool PinReports::ReportTable(const std::string& library, const std::string& tabl
   }
   os::Log(os::LogLevel::kWarn,
           library + " asked for the " + table +
-              ", which is not known, and perhaps for others: launches through them would "
-              "not be seen");
+              ", which is unknown, and perhaps for others: launches through them are not seen");
   return true;
 }
 

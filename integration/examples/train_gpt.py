@@ -10,7 +10,7 @@ device; it is the job that integration/quickstart.sh runs with less memory than 
 
 Two runs with the same arguments on the same kind of device give the same bits: data order, initial weights and
 dropout come from --seed, and PyTorch is asked for deterministic kernels. --json records every loss as an exact
-hexadecimal float and a SHA-256 of the final parameters and optimiser state, so that runs can be compared.
+hexadecimal float and a SHA-256 of the final parameters and optimizer state, so that runs can be compared.
 """
 
 import argparse
@@ -45,8 +45,8 @@ def parse_arguments(argv=None):
     add("--heads", type=int, default=8)
     add("--sequence", type=int, default=256, help="tokens (bytes) in one sample")
     add("--batch", type=int, default=8, help="samples in one forward pass")
-    add("--accumulation", type=int, default=1, help="forward and backward passes for each optimiser step")
-    add("--steps", type=int, default=8, help="optimiser steps, counted from the start of training")
+    add("--accumulation", type=int, default=1, help="forward and backward passes for each optimizer step")
+    add("--steps", type=int, default=8, help="optimizer steps, counted from the start of training")
     add("--seed", type=int, default=1)
     add("--dropout", type=float, default=0.1)
     add("--lr", type=float, default=3e-4)
@@ -158,10 +158,10 @@ class GPT(nn.Module):
         self.blocks = nn.ModuleList(Block(args) for _ in range(args.layers))
         self.norm = nn.LayerNorm(args.width)
         self.head = nn.Linear(args.width, VOCABULARY, bias=False)
-        self.apply(self.initialise)
+        self.apply(self.initialize)
 
     @staticmethod
-    def initialise(module):
+    def initialize(module):
         if isinstance(module, (nn.Linear, nn.Embedding)):
             nn.init.normal_(module.weight, std=0.02)
         if isinstance(module, nn.Linear) and module.bias is not None:
@@ -218,7 +218,7 @@ def load_checkpoint(path, model, optimizer, batches):
 
 
 def state_sha256(model, optimizer):
-    """SHA-256 over all parameters and the optimiser's state, copied to the host in a fixed order."""
+    """SHA-256 over all parameters and the optimizer's state, copied to the host in a fixed order."""
     digest = hashlib.sha256()
 
     def add(name, value):
@@ -242,7 +242,7 @@ def state_sha256(model, optimizer):
 
 
 def train_step(model, optimizer, batches, args):
-    """One optimiser step; returns the mean loss as a tensor on the device, so that nobody waits for it."""
+    """One optimizer step; returns the mean loss as a tensor on the device, so that nobody waits for it."""
     optimizer.zero_grad(set_to_none=True)
     total = None
     for _ in range(args.accumulation):

@@ -41,9 +41,8 @@ void AccessSetBuilder::Begin(HookState* hook_state, HookContext* hook_context) {
 void AccessSetBuilder::OfUnknownOrigin() {
   if (state_->unknown_launches.fetch_add(1, std::memory_order_relaxed) == 0) {
     os::ReportLine(
-        "a kernel is launched whose handle the driver gave out unseen, so nothing is known of its "
-        "parameters: "
-        "all blocks are brought to the GPU for each launch of such kernels");
+        "a launched kernel has a handle that no hook has seen, so its parameters are not known: "
+        "all blocks are brought to the GPU for each launch of such a kernel");
   }
   reaches_all = may_block = of_unknown_origin = true;
 }
@@ -51,9 +50,9 @@ void AccessSetBuilder::OfUnknownOrigin() {
 void AccessSetBuilder::Unanswered(const FunctionInfo& info) {
   static std::atomic<bool> reported{false};
   if (!reported.exchange(true)) {
-    os::ReportLine("the driver does not tell the parameters of " +
+    os::ReportLine("the driver does not report the parameters of " +
                    (info.name.empty() ? "a kernel" : "kernel " + info.name) +
-                   (info.no_memory ? " for want of GPU memory" : " now") +
+                   (info.no_memory ? " for lack of GPU memory" : " now") +
                    ": until it does, all blocks are brought to the GPU for each of its launches");
   }
   unanswered = &info;

@@ -1,5 +1,5 @@
-// AccessSetBuilder finds the access set of one driver call, and what the call does to the addresses that are
-// known to lie in device memory. The wrapper of the call opens a HookScope. The readers of its arguments
+// AccessSetBuilder finds the access set of one driver call, and the effects of the call on the addresses that
+// are known to lie in device memory. The wrapper of the call opens a HookScope. The readers of its arguments
 // (copy_access_sets.h, launch_access_sets.h) add what the arguments name, and the gate acts on the result.
 // All of this happens on the thread of the call. It cannot fail: a driver call that is not understood is
 // marked as one that may reach every block.

@@ -7,19 +7,19 @@ namespace {
 
 // The driver's answer to where the source of a copy is.
 enum class SourceKind : uint8_t {
-  kHost,     // known to the driver, and pinned
-  kDevice,   // known to the driver
-  kUnknown,  // INVALID_VALUE: pageable host memory, or none
-  kUntold,   // the driver answered about something else
+  kHost,      // known to the driver, and pinned
+  kDevice,    // known to the driver
+  kUnknown,   // INVALID_VALUE: pageable host memory, or none
+  kNoAnswer,  // the driver answered about something else
 };
 
 SourceKind KindOf(const HookState& state, uint64_t address) {
   const auto query = state.real.Ask<Row::cuPointerGetAttribute>();
-  if (query == nullptr) return SourceKind::kUntold;
+  if (query == nullptr) return SourceKind::kNoAnswer;
   unsigned int type = 0;
   const CUresult result = query(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
   if (result == CUDA_ERROR_INVALID_VALUE) return SourceKind::kUnknown;
-  if (result != CUDA_SUCCESS) return SourceKind::kUntold;
+  if (result != CUDA_SUCCESS) return SourceKind::kNoAnswer;
   return type == CU_MEMORYTYPE_HOST ? SourceKind::kHost : SourceKind::kDevice;
 }
 
@@ -31,7 +31,7 @@ void CollectRun(AccessSetBuilder* builder, SourceKind kind, uint64_t destination
   const bool from_host =
       kind == SourceKind::kHost || (kind != SourceKind::kDevice && os::IsReadable(source, bytes));
   if (from_host) builder->WritesFromHost(destination, reinterpret_cast<const void*>(source), bytes);
-  if (!from_host || kind == SourceKind::kUntold) builder->WritesFromDevice(destination, source, bytes);
+  if (!from_host || kind == SourceKind::kNoAnswer) builder->WritesFromDevice(destination, source, bytes);
 }
 
 // Returns whether a source of this many bytes may be a table in host memory.

@@ -26,8 +26,8 @@ int ValueOf(const E& enumerator) {
 
 // Records a copy whose call does not say of which kind it is. The source is scanned for addresses if it is
 // small (kLargestPointerTable) and on the host. The driver is asked where the source is. If its answer is an
-// error about something else, every source that this process can read is scanned, and what is known of
-// addresses on the device counts as well. Memory that nobody knows and nobody can read is left to the driver.
+// error about something else, every source that this process can read is scanned, and the known addresses on
+// the device count as well. Memory that nobody knows and nobody can read is left to the driver.
 void CollectUnknownSource(AccessSetBuilder* builder, CUdeviceptr destination, CUdeviceptr source,
                           uint64_t bytes);
 // The beginning of one side of a copy of rows and layers, and the distances between them.
@@ -106,7 +106,7 @@ struct PeerCopy {
 };
 
 // Takes a descriptor of a copy in two or three dimensions, of any ABI and of the peer form. The devices'
-// contexts are not looked at, since addresses are unique in the process.
+// contexts are ignored, since addresses are unique in the process.
 struct PitchedCopy {
   template <typename Copy, typename... Rest>
   static void Collect(AccessSetBuilder* builder, const Copy* copy, Rest...) {
@@ -174,8 +174,8 @@ struct CopyAttributes {
   // call on.
   static constexpr int kStreamOrder = 1;  // CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
   int source_order;                       // CUmemcpySrcAccessOrder
-  CUmemLocation hints[2];                 // where source and destination are; not looked at
-  unsigned int flags;                     // not looked at
+  CUmemLocation hints[2];                 // where source and destination are; ignored
+  unsigned int flags;                     // ignored
 };
 static_assert(sizeof(CopyAttributes) == 24);
 
@@ -266,7 +266,7 @@ struct FabricCopy {
   };
   Operand source, destination;
   uint64_t bytes;  // of the copy
-  uint64_t flags;  // not looked at
+  uint64_t flags;  // ignored
 };
 static_assert(sizeof(FabricCopy) == 64);
 
@@ -289,7 +289,7 @@ struct FabricCopyBatch {
 };
 
 // Takes (destination, value, count[, stream]); the value has the element's type. The addresses that lay there
-// are gone. The value is not looked at.
+// are gone. The value is ignored.
 struct Memset {
   template <typename D, typename V, typename N, typename... Rest>
   static void Collect(AccessSetBuilder* builder, D destination, V, N count, Rest...) {

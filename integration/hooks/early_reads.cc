@@ -6,7 +6,7 @@ CUresult PassEarlyReads(const AccessSetBuilder* builder, allocator::StreamRef st
                         absl::FunctionRef<CUresult()> pass) {
   // The blocks that a captured call may read early stay from then on (PassIntoGraph).
   if (builder->early().empty() || IsCapturing(*builder->state(), stream)) return pass();
-  if (ContextTells(*builder->state(), *builder->context())) {
+  if (NeedsCurrentContext(*builder->state(), *builder->context())) {
     const CUresult asked = FindCurrentContext(*builder->state(), &stream.context);
     if (asked != CUDA_SUCCESS) return asked;
   }

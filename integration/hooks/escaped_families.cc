@@ -125,7 +125,7 @@ void RecordGraphsFound(GraphBlocks* graphs, const CUgraphNodeParams& params) {
 
 void CollectGraph(AccessSetBuilder* builder, CUgraph graph) {
   if (!builder->state()->graphs.Follows(graph))
-    builder->NotUnderstood("a graph of unknown nodes, launched where nobody sees it,");
+    builder->NotUnderstood("a graph of unknown nodes, launched unseen,");
   for (const GraphBlocks::Range& range : builder->state()->graphs.BlocksOf(graph))
     builder->Range(range.base, range.bytes);
 }
@@ -168,7 +168,7 @@ CUresult LaunchIntoCapture(AccessSetBuilder* builder, const RowInfo& row, CUgrap
                            allocator::StreamRef stream, RealCall real) {
   HookState* const state = GetHookState();
   const uint64_t capture = CaptureOf(*state, stream);
-  // Nobody can tell which graph a capture becomes if it has no id or the driver's answer is uncertain.
+  // The graph that a capture becomes is unknown if it has no id or the driver's answer is uncertain.
   if (builder != nullptr && !state->graphs.Follows(capture)) {
     if (!CollectExec(builder, exec)) builder->NotUnderstood("a graph of unknown nodes inside another");
     return PassUnfollowed(builder, row, real);
@@ -182,8 +182,8 @@ void ReportUnknownGraph() {
   static std::atomic<bool> reported{false};
   if (reported.exchange(true)) return;
   os::ReportLine(
-      "a graph is launched of whose nodes not all were seen: all blocks are brought to the GPU for each "
-      "launch of such graphs");
+      "a launched graph has nodes that no hook has seen: all blocks are brought to the GPU for each "
+      "launch of such a graph");
 }
 
 }  // namespace

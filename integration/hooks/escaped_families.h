@@ -1,7 +1,7 @@
 // Families for calls that let an address of ours go where no launch's parameters show it: nodes of graphs,
 // textures and surfaces, tensor maps, globals of modules, tables of the driver's private functions. They run
-// on the thread of the call, which is refused if its blocks cannot be pinned. HookState keeps the pins, what
-// ends them, and what graphs name. docs/escaped-pointers.md lists what is covered.
+// on the thread of the call, which is refused if its blocks cannot be pinned. HookState keeps the pins, the
+// events that end them, and the blocks that graphs name. docs/escaped-pointers.md lists the covered calls.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_ESCAPED_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_ESCAPED_FAMILIES_H_
@@ -164,8 +164,8 @@ struct GraphInstantiated {
     }
   }
 };
-// (exec, graph, ...): what the executable graph names is replaced by what the graph names. After a failed
-// update the old still counts.
+// (exec, graph, ...): the blocks that the executable graph names are replaced by those that the graph names.
+// After a failed update the old still counts.
 struct ExecUpdated {
   template <typename... Rest>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUgraphExec, CUgraph, Rest...),
@@ -194,7 +194,7 @@ struct InnerGraphFound {
     return result;
   }
 };
-// cuGraphDestroyNode: what the node named stays with the graph, since it is not known what each node names.
+// cuGraphDestroyNode: the node's blocks stay with the graph, since the blocks of each node are not known.
 struct NodeEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphDestroyNode) real, CUgraphNode node) {
     const CUresult result = real(node);

@@ -204,7 +204,7 @@ void FunctionRegistry::Forget(const void* owner) {
   for (const void* handle : kinds_.Forget(owner)) DropLocked(handle);
 }
 
-// Anything that was learnt of the handle before belongs to something else.
+// Anything that was learned of the handle before belongs to something else.
 void FunctionRegistry::RecordLocked(const void* handle, HandleKind kind, const void* owner) {
   if (kinds_.Record(handle, kind, owner)) DropLocked(handle);
 }

@@ -48,7 +48,7 @@ class HandleKinds {
   bool Record(const void* handle, HandleKind kind, const void* owner);
   // Forgets the handle.
   void Drop(const void* handle);
-  // Records that `module` is that of `library`: what comes from it ends with the library.
+  // Records that `module` is that of `library`: its functions end with the library.
   void RecordModuleOf(const void* module, const void* library) { libraries_[module] = library; }
   // Records that a context ends, or has ended: a function that is given out from now on may have the handle
   // of another.
@@ -242,7 +242,7 @@ class FunctionRegistry {
   // Infos live as long as the registry, and equal ones are shared, so loading the same module again adds
   // none.
   std::unordered_multimap<uint64_t, std::unique_ptr<const FunctionInfo>> infos_ ABSL_GUARDED_BY(mu_);
-  std::vector<const FunctionInfo*> in_order_ ABSL_GUARDED_BY(mu_);  // as they were learnt
+  std::vector<const FunctionInfo*> in_order_ ABSL_GUARDED_BY(mu_);  // as they were learned
 };
 
 // Records the kernel of a graph's node from the parameters that the driver gives out, in which each kind has

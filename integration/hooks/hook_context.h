@@ -106,7 +106,7 @@ bool FindOurs(const HookContext* context, uint64_t address, allocator::Residency
 // returns the driver's answer.
 CUresult FindCurrentContext(const HookState& state, CUcontext* context);
 // Returns whether only the current context shows which stream a default stream's handle means.
-inline bool ContextTells(const HookState& state, const HookContext& context) {
+inline bool NeedsCurrentContext(const HookState& state, const HookContext& context) {
   return context.several_devices || state.other_contexts.load(std::memory_order_relaxed);
 }
 // Returns the current context's device, or -1.
@@ -133,8 +133,8 @@ void SwitchEvictionOff(HookState* state, const char* reason);
 // Ends the pins of the addresses in a block of ours that is about to be freed. Must be called before
 // Residency::Free.
 void RecordBlockFreed(uint64_t address);
-// Ends the pins of the addresses in external memory that the real call has freed. `users`: what may still
-// read it.
+// Ends the pins of the addresses in external memory that the real call has freed. `users`: the work that may
+// still read it.
 void RecordExternalFreed(uint64_t address, uint64_t bytes, const allocator::EscapedUsers& users);
 // Ends the pins of the globals of a module or library that is unloaded; null: of all.
 void RecordGlobalsGone(const void* module);

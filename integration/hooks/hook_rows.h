@@ -95,7 +95,7 @@ CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr* ranges, siz
 #endif
 
 // Multicast memory bound on a device that is named; captures into a command list of a graphics API. No graph
-// comes of such a capture, so what it names stays pinned (CaptureEnd). `params` is not looked at.
+// comes of such a capture, so what it names stays pinned (CaptureEnd). `params` is ignored.
 #if CUDA_VERSION < 13010
 CUresult CUDAAPI cuMulticastBindAddr_v2(CUmemGenericAllocationHandle multicast, CUdevice device,
                                         size_t offset, CUdeviceptr address, size_t size,

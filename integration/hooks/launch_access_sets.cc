@@ -83,8 +83,8 @@ bool IsDeviceAddress(const AccessSetBuilder& builder, uint64_t word, TablesOfLau
   return asked == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE;
 }
 
-// Records a table at each address among the words. Most launches of some writers name no block: what they
-// write matters only over an earlier table, and the driver is not asked.
+// Records a table at each address among the words. Most launches of some writers name no block: their writes
+// matter only over an earlier table, and the driver is not asked.
 void RecordTables(AccessSetBuilder* builder, const void* words, size_t count, bool fills,
                   TablesOfLaunch* tables) {
   for (size_t i = 0; i < count; ++i) {

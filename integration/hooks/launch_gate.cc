@@ -55,7 +55,7 @@ Residency* CurrentResidency(const HookState* state, const HookContext* context) 
 // ---- The gate.
 
 CUresult PassGate(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
-  if (__builtin_expect(ContextTells(*builder->state(), *builder->context()), 0)) {
+  if (__builtin_expect(NeedsCurrentContext(*builder->state(), *builder->context()), 0)) {
     // The use would be recorded on another device's stream without the context.
     const CUresult asked = FindCurrentContext(*builder->state(), &stream.context);
     if (asked != CUDA_SUCCESS) return asked;

@@ -64,8 +64,8 @@ std::string BlocksText(const std::vector<Residency::Range>& blocks) {
 const char* ReasonOf(ReachesAll why) {
   switch (why) {
     case ReachesAll::kDenied: return " is in the deny list";
-    case ReachesAll::kNcclWorksOutside: return " has its works outside of its arguments";
-    default: return " is of a version of NCCL that is not known";
+    case ReachesAll::kNcclWorksOutside: return " has its work items outside of its arguments";
+    default: return " is of an unknown version of NCCL";
   }
 }
 
@@ -118,11 +118,11 @@ std::string LaunchAdvice(const std::string& kernel, size_t blocks) {
     add("It works on many tensors at once: foreach=False for clip_grad_norm_ makes it work on one at a "
         "time.");
   } else if (lists) {
-    add("It works on many tensors of the optimiser at once: ");
+    add("It works on many tensors of the optimizer at once: ");
     text += fused ? "fused=False with foreach=False" : "foreach=False";
-    text += " for the optimiser makes it work on one at a time; smaller parameter groups help, too.";
+    text += " for the optimizer makes it work on one at a time; smaller parameter groups help, too.";
   } else if (blocks >= kManyBlocks) {
-    add("If it is a part of an optimiser's step, foreach=False and fused=False, or smaller parameter groups, "
+    add("If it is a part of an optimizer's step, foreach=False and fused=False, or smaller parameter groups, "
         "make it "
         "fit.");
   }
@@ -158,7 +158,7 @@ void Auditor::OnFault(const allocator::AuditedLaunch& launch) {
   }
   const Kernel kernel = {info->name, Demangled(info->name), info->library, launch.number};
   std::string text = where + "kernel " + kernel.readable;
-  text += kernel.library.empty() ? " of a library that is not known" : " of " + kernel.library;
+  text += kernel.library.empty() ? " of an unknown library" : " of " + kernel.library;
   text += " touched memory that is not mapped; " + BlocksText(launch.blocks) + ". " + record_(kernel);
   os::ReportLine(text);
 }
@@ -166,7 +166,7 @@ void Auditor::OnFault(const allocator::AuditedLaunch& launch) {
 void Auditor::OnEarlierFault(int device, uint64_t number, CUresult result) {
   faults_.fetch_add(1);
   os::ReportLine("audit: before launch " + std::to_string(number) + " on GPU " + std::to_string(device) +
-                 " something that is not audited (a host function, memory of others) failed with " +
+                 " something that is not audited (a host function, other memory) failed with " +
                  TextOf(result) + ": the audit ends");
 }
 

@@ -49,7 +49,7 @@ enum class ReachesAll {
 };
 // Reports that all blocks are brought to the GPU for such launches. `kernel`: its readable name.
 void ReportReachingAll(const std::string& kernel, ReachesAll why);
-// Reports that the blocks do not fit the budget together, and what helps.
+// Reports that the blocks do not fit the budget together, and the remedy.
 void ReportReachingAllRefused(const std::string& kernel, ReachesAll why);
 
 // ---- Audit mode.
@@ -63,8 +63,8 @@ class Auditor : public allocator::AuditObserver {
     std::string library;   // empty: not known
     uint64_t launch = 0;
   };
-  // Writes the kernel into the user's list. Returns a sentence for the user: what was written, and what to do
-  // now.
+  // Writes the kernel into the user's list. Returns a sentence for the user: the written line, and the next
+  // step.
   using Record = std::function<std::string(const Kernel&)>;
 
   Auditor(FunctionRegistry* functions, Record record) : functions_(functions), record_(std::move(record)) {}

@@ -96,9 +96,9 @@ struct DeviceReset {
   }
 };
 
-// Calls that give out handles of kernels. The kind of each handle, and what it ends with, is recorded before
-// the caller has it. A launch may use a CUkernel in place of a CUfunction, and no question of the driver
-// tells them apart. The code is loaded here if loading is lazy, which may need device memory.
+// Calls that give out handles of kernels. The kind of each handle, and the object that it ends with, are
+// recorded before the caller has it. A launch may use a CUkernel in place of a CUfunction, and no question of
+// the driver tells them apart. The code is loaded here if loading is lazy, which may need device memory.
 
 // (handle*, from, ...): one handle of a module, a library or a kernel.
 struct HandleFound {
@@ -217,7 +217,7 @@ struct CaptureBegin {
     return result;
   }
 };
-// (stream, ..., graph, ...): what is captured is added to a graph; or, anew, its nodes are captured once
+// (stream, ..., graph, ...): the captured work is added to a graph; or, anew, its nodes are captured once
 // more, in the same order, with other parameters.
 template <bool kAnew>
 struct CaptureInto {

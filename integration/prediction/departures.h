@@ -1,7 +1,7 @@
 // Departures: the launches that the job is expected to make while a plan is in force, and the first one that
-// is another. On that launch's own thread the plan is dropped at once. Owns what is expected, and frees it
-// when no thread reads it any more. The predictor's thread says what to expect; launching threads compare. No
-// lock: launching threads neither wait nor allocate. Nothing fails.
+// is another. That launch's own thread drops the plan at once. Departures owns the expected launches, and
+// frees them when no thread reads them any more. The predictor's thread sets them; launching threads compare.
+// There is no lock: launching threads neither wait nor allocate. No call fails.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_DEPARTURES_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_DEPARTURES_H_
@@ -34,24 +34,24 @@ class Departures {
   // ---- Any thread.
 
   uint64_t count() const { return count_.load(); }
-  // Of the iteration that is expected; 0: none is.
+  // The number of launches in the expected iteration; 0: none is expected.
   uint32_t iteration_launches() const { return iteration_launches_.load(); }
 
   // ---- The predictor's thread.
 
-  // From launch `start` on an iteration of these signatures is expected to recur. `hints`: what is left of
-  // the plan after a departure. The plan must be in force by now: a departure drops it only where it finds an
+  // Expects an iteration of these signatures to recur from launch `start` on. `hints`: the rest of the plan
+  // after a departure. The plan must be in force by now: a departure drops it only where it finds an
   // expectation.
   void Expect(policy::LaunchIndex start, std::vector<uint64_t> signatures, Plan hints);
-  // As if the next launch had been another; nothing is expected then.
+  // Departs as if the next launch had been another; no launch is expected then.
   void Depart();
-  // Nothing has been expected yet, for KeepsTo.
+  // No launch has been expected yet, for KeepsTo.
   void Forget() { last_ = nullptr; }
   // Whether the job still keeps to what was expected last.
   bool KeepsTo() const { return last_ != nullptr && expected_.load() == last_; }
   // Whether anything was expected since Forget; the job may have departed from it.
   bool expected() const { return last_ != nullptr; }
-  // Of what was expected last.
+  // Belongs to the launches that were expected last.
   const Plan& hints() const { return last_->hints; }
   // Frees what was expected and may not be read any more.
   void FreeRetired();
@@ -71,7 +71,7 @@ class Departures {
   // Null: nothing is expected. Stored by the predictor's thread; a launching thread that departs puts null.
   // While readers_ is not 0 nothing retired is freed.
   std::atomic<const Expectation*> expected_{nullptr};
-  std::atomic<int> readers_{0};  // launching threads that look at an expectation
+  std::atomic<int> readers_{0};  // launching threads that read an expectation
   std::atomic<uint64_t> count_{0};
   std::atomic<uint32_t> iteration_launches_{0};
   // ---- The predictor's thread.

@@ -1,7 +1,7 @@
-// JobFollower: what the job has launched, and which sequence it is on. Takes what TraceRecorder's rings have,
-// keeps the launches that are still needed, the sizes of blocks and the marks, and shows each launch to the
-// SequenceTracker. Used by the predictor's thread alone: no lock. Nothing fails: where launches were lost,
-// the job's place is forgotten.
+// JobFollower: the job's launches, and its place in a sequence. It reads TraceRecorder's rings, keeps the
+// launches that are still needed, the sizes of blocks and the marks, and gives each launch to the
+// SequenceTracker. Only the predictor's thread uses it: there is no lock. No call fails: the job's place is
+// forgotten where launches were lost.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_JOB_FOLLOWER_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_JOB_FOLLOWER_H_
@@ -32,7 +32,8 @@ class JobFollower {
 
   const policy::Trace& trace() const { return trace_; }
   const policy::SequenceTracker& tracker() const { return tracker_; }
-  // Of each block; and the least that a move of it has copied, of all tensors that it was given to.
+  // The size of each block, and the least that a move of it has copied, over all tensors that it was given
+  // to.
   const policy::BlockSizes& sizes() const { return sizes_; }
   const policy::BlockSizes& copied() const { return copied_; }
   uint64_t marks() const { return marks_taken_; }  // iterations that the job marked

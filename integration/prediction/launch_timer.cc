@@ -235,25 +235,25 @@ LaunchTimer::Target LaunchTimer::TargetOf(LaunchIndex index, const policy::Launc
 void LaunchTimer::ChooseByKind(const policy::Trace& trace, uint32_t iteration_launches,
                                const policy::BlockSizes& sizes, const policy::KernelTimes& times,
                                std::vector<Target>* chosen) {
-  const LaunchIndex begin = std::clamp(looked_to_, trace.end() + 1, trace.end() + iteration_launches);
+  const LaunchIndex begin = std::clamp(searched_to_, trace.end() + 1, trace.end() + iteration_launches);
   const LaunchIndex end = begin + std::min(iteration_launches, kLaunchesAhead);
   const auto most = static_cast<size_t>(tokens_);
   std::vector<Target> few;
   std::unordered_set<uint64_t> kinds;
   bool all_known = true;
-  for (looked_to_ = begin; looked_to_ < end && chosen->size() < most; ++looked_to_) {
-    const LaunchIndex alike = Alike(trace, looked_to_, iteration_launches);
+  for (searched_to_ = begin; searched_to_ < end && chosen->size() < most; ++searched_to_) {
+    const LaunchIndex alike = Alike(trace, searched_to_, iteration_launches);
     if (alike == kNever) break;
     const policy::LaunchKind kind = policy::KindAt(trace, alike, alike + 1, sizes);
     if (times.SamplesOfPlace(kind) >= kEnoughSamples) continue;
     all_known = false;
     if (times.SamplesOfKind(kind) == 0) {
-      if (kinds.insert(kind.own).second) chosen->push_back(TargetOf(looked_to_, kind));
+      if (kinds.insert(kind.own).second) chosen->push_back(TargetOf(searched_to_, kind));
     } else if (few.size() < most) {
-      few.push_back(TargetOf(looked_to_, kind));
+      few.push_back(TargetOf(searched_to_, kind));
     }
   }
-  known_launches_ = all_known ? known_launches_ + (looked_to_ - begin) : 0;
+  known_launches_ = all_known ? known_launches_ + (searched_to_ - begin) : 0;
   if (chosen->empty()) chosen->swap(few);
   tries_ += chosen->size();
 }

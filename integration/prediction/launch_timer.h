@@ -150,9 +150,9 @@ class LaunchTimer {
   int64_t accrued_at_ = 0;
   uint32_t iteration_launches_ = 0;
   uint64_t tries_ = 0;  // samples chosen for unknown kinds of this iteration; some may never give a time
-  uint64_t known_launches_ = 0;        // launches of the iteration, in a row, whose kinds have enough samples
-  policy::LaunchIndex looked_to_ = 0;  // where the search for unknown kinds goes on
-  policy::LaunchIndex seen_to_ = 0;    // end of the trace when launches were chosen last
+  uint64_t known_launches_ = 0;  // launches of the iteration, in a row, whose kinds have enough samples
+  policy::LaunchIndex searched_to_ = 0;           // where the search for unknown kinds goes on
+  policy::LaunchIndex seen_to_ = 0;               // end of the trace when launches were chosen last
   std::unordered_set<uint64_t> ends_right_away_;  // kinds that another stream's launch follows
   std::mt19937_64 random_{1};
 };

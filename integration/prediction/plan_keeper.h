@@ -1,7 +1,7 @@
-// PlanKeeper: the plans of the sequences that the job repeats: made when it comes to one, taken up again when
-// it comes back, made anew when the machine or what is known of launches has changed, improved in between;
-// and after a departure the hints. Used by the predictor's thread alone: no lock. Nothing fails: a sequence
-// that cannot be planned has no plan.
+// PlanKeeper: the plans of the sequences that the job repeats. A plan is made when the job comes to a
+// sequence, used again when it comes back, improved in between, and made anew when the machine or the facts
+// about launches have changed. The plan's hints are kept after a departure. Only the predictor's thread uses
+// it: there is no lock. No call fails: a sequence that cannot be planned has no plan.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_PLAN_KEEPER_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_PLAN_KEEPER_H_
@@ -41,14 +41,15 @@ class PlanKeeper {
   Plan Enter(const allocator::Residency* residency);
   // Plans of sequences that the tracker has forgotten go.
   void ForgetUnknown();
-  // To be called when launches have followed the sequence. When the memory to plan for has changed (by
-  // external allocations or refused chunks), it is planned anew at once. All else is checked when an
-  // iteration has ended; better plans take over there. If anything changed, Current() is to be put in force.
+  // Called when launches have followed the sequence. If the memory to plan for has changed (by external
+  // allocations or refused chunks), the sequence is planned anew at once. All other changes are checked when
+  // an iteration has ended, and better plans take over then. Unless it returns kNone, the caller puts
+  // Current() in force.
   Change KeepUpToDate(const allocator::Residency* residency);
   Plan Current();
   // Does one slice of work on a better plan. False when there is nothing to try.
   bool Improve();
-  // Of the plan in force, or of the last one.
+  // The forecast of the plan in force, or of the last one.
   const policy::Forecast& forecast() const { return forecast_; }
   // Uses of blocks in an iteration of it, and those of which it was known, or guessed, whether they write.
   uint64_t accesses() const { return accesses_; }
@@ -57,7 +58,7 @@ class PlanKeeper {
 
   // ---- Hints, which are of use while the job is on no sequence.
 
-  // Of a plan that is put in force; what they are after a departure.
+  // The hints of a plan that is put in force, for use after a departure.
   Plan MakeHints(const policy::MigrationPlan& plan);
   void DropHints() { hints_.reset(); }
   // The job, which is on no sequence, has made this launch.
@@ -66,7 +67,7 @@ class PlanKeeper {
   // any more.
   bool TakeMovedHints(Plan* plan);
 
-  // What was learnt of writes when it was last asked for; may be null.
+  // The facts about writes when they were last asked for; may be null.
   const policy::WriteFacts* writes() const { return writes_.get(); }
 
  private:

@@ -8,7 +8,8 @@
 namespace spillway::integration {
 namespace {
 
-// What was not measured yet. The rates of both directions together go with those of each alone.
+// Fills in the rates that were not measured yet. The rates of both directions together go with those of each
+// alone.
 void AddKnownRates(const KnownRates& known, bool wrote, policy::Machine* machine) {
   if (!(machine->pcie_in > 0) && !(machine->pcie_out > 0))
     machine->pcie_both = {known.host_in_both, known.host_out_both};

@@ -1,6 +1,6 @@
-// PredictionReports: what reports and tests are given of what the predictor has seen: counts, the iteration
-// that was followed for longest, what its blocks are used for. The predictor's thread writes here, any thread
-// reads: the snapshots are guarded by one lock, which is held for a copy alone. Nothing fails.
+// PredictionReports: the predictor's findings for reports and tests: counts, the iteration that was followed
+// for longest, and the uses of its blocks. The predictor's thread writes them, any thread reads them: one
+// lock guards the snapshots and is held for a copy alone. No call fails.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_PREDICTION_REPORTS_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_PREDICTION_REPORTS_H_
@@ -28,7 +28,7 @@ struct PredictorStats {
   uint64_t readoptions = 0;         // of plans: those of a sequence that had been left
   uint64_t improved = 0;            // of plans: better ones for the sequence that the job was on
   uint32_t sequences = 0;           // known now
-  uint64_t launches = 0;            // looked at
+  uint64_t launches = 0;            // examined
   uint64_t followed = 0;            // of launches: those that the known sequence expected
   uint64_t marks = 0;               // iterations that the job marked
   policy::Forecast forecast;        // of the plan in force, or of the last one
@@ -50,7 +50,7 @@ class PredictionReports {
  public:
   // ---- The predictor's thread.
 
-  // The job has come to a sequence: what its blocks are used for is kept if it is followed for longest.
+  // The job has come to a sequence: the uses of its blocks are kept if it is followed for longest.
   void Enter(const JobFollower& job);
   // It has gone on following it.
   void RecordFollowed(const JobFollower& job);
@@ -68,7 +68,7 @@ class PredictionReports {
   // ---- Any thread.
 
   PredictorStats stats() const;
-  // Of the sequence that was followed for the most launches; null: Enter was never called.
+  // The iteration of the sequence that was followed for the most launches; null: Enter was never called.
   std::shared_ptr<const policy::IterationUses> uses() const;
   void AskForIteration() { asked_.store(true, std::memory_order_relaxed); }
   std::shared_ptr<const KeptIteration> last() const;

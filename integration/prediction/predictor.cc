@@ -170,7 +170,7 @@ void Predictor::PutInForce() {
   departures_.Expect(job_.tracker().start(), std::move(signatures), std::move(hints));
 }
 
-// Has a plan put in force for the sequence; what stays of it after a departure.
+// Puts the sequence's plan in force, and returns its hints for a departure.
 Departures::Plan Predictor::PlanAndHints() {
   const PlanKeeper::Plan plan = plans_.Enter(residency_.load());
   if (options_.mode == PredictorMode::kForecast) return nullptr;

@@ -1,10 +1,10 @@
-// Predictor: watches the launches of one device and keeps a plan in force while they follow a known sequence.
-// The engine makes one per device; the residency calls it as its LaunchObserver. It has four parts: what
-// comes as expected (Departures), what the job does (JobFollower), its plans (PlanKeeper), what is reported
-// (PredictionReports). On launching threads it only compares signatures and records; its own thread
+// Predictor watches the launches of one device and keeps a plan in force while they follow a known sequence.
+// The engine makes one per device; the residency calls it as its LaunchObserver. It has four parts: the
+// expected launches (Departures), the job's launches (JobFollower), its plans (PlanKeeper) and its reports
+// (PredictionReports). Launching threads only compare signatures and record; the predictor's own thread
 // (`spillway-plan`) does all else. The first launch that departs from the sequence drops the plan at once;
-// what of it is still of use stays as hints. The plan is put in force again where the job is seen to be on a
-// known sequence, in the middle of an iteration, too. Only Start can fail.
+// the part of it that is still of use stays as hints. A plan is put in force again when the job is found to
+// be on a known sequence, in the middle of an iteration, too. Only Start can fail.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_PREDICTOR_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_PREDICTOR_H_
@@ -40,8 +40,8 @@ enum class PredictorMode : uint8_t {
 struct PredictorOptions {
   int device = 0;
   PredictorMode mode = PredictorMode::kPlan;
-  // What the host tier may hold now, for the plan's choice of tiers: other processes of the node may take a
-  // part of it, or leave. Called on the predictor's thread. Empty: no host tier.
+  // Returns the bytes that the host tier may hold now, for the plan's choice of tiers: other processes of the
+  // node may take a part of it, or leave. Called on the predictor's thread. Empty: there is no host tier.
   std::function<uint64_t()> host_bytes;
   bool has_disk = true;
   policy::IterationOptions iterations;  // how recurring iterations are found
@@ -49,7 +49,7 @@ struct PredictorOptions {
   const allocator::CudaDriver* driver = nullptr;
   CUcontext context = nullptr;  // the device's
   bool keep_iteration = false;  // the iteration that is followed for longest is kept for FollowedIteration
-  // Gives what was learnt of writes by now, or null when nothing was. May be empty. Called on the predictor's
+  // Gives what was learned of writes by now, or null when nothing was. May be empty. Called on the predictor's
   // thread.
   std::function<std::shared_ptr<const policy::WriteFacts>()> write_facts;
   KnownRates known_rates;  // of an earlier run
@@ -60,8 +60,8 @@ class Predictor : public allocator::LaunchObserver {
   explicit Predictor(const PredictorOptions& options);
   ~Predictor() override;  // after the last launch; stops the thread
 
-  // Starts the thread; an error when the system has none to give. Plans go to `residency`, which must live
-  // until Stop has returned. To be called once.
+  // Starts the thread. Returns an error when the system has none to give. Plans go to `residency`, which must
+  // live until Stop has returned. Called once.
   absl::Status Start(allocator::Residency* residency);
   // Joins the thread, which takes at most as long as the making of one plan. Launches may go on; no plan
   // follows. May be called again.
@@ -87,8 +87,8 @@ class Predictor : public allocator::LaunchObserver {
   // nothing repeated. Any thread.
   std::shared_ptr<const policy::IterationUses> observed() const { return reports_.uses(); }
 
-  // With keep_iteration: the iteration that the job followed for the most launches, with the measured times,
-  // and its launches. Nothing when nothing repeated. After Stop.
+  // Returns the iteration that the job followed for the most launches, with the measured times, and its
+  // launches, if keep_iteration is set. None when no iteration repeated. Called after Stop.
   using Followed = KeptIteration;
   std::optional<Followed> FollowedIteration() const;
   // The same while launches go on: has it made on the thread, soon, and gives the last that was; null: none

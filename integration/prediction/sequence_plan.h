@@ -1,7 +1,7 @@
-// What the predictor keeps of the sequences that a job repeats. SequencePlan is the plan of one sequence;
-// FollowedIterations keeps the iteration that the job followed for the most launches. Used by the predictor's
-// thread alone. A sequence that cannot be planned has no plan; nothing else fails. The sequence that the job
-// is on is found by policy/trace.
+// The predictor's records of the sequences that a job repeats. SequencePlan is the plan of one sequence;
+// FollowedIterations keeps the iteration that the job followed for the most launches. Only the predictor's
+// thread uses them. A sequence that cannot be planned has no plan; no other call fails. policy/trace finds
+// the sequence that the job is on.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_SEQUENCE_PLAN_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_SEQUENCE_PLAN_H_
@@ -21,7 +21,7 @@
 
 namespace spillway::integration {
 
-// What was learnt of the job's launches: how long they last and what they write. Either may be null.
+// The facts about the job's launches: their times and their writes. Either may be null.
 struct LearntFacts {
   const policy::KernelTimes* times = nullptr;
   const policy::WriteFacts* writes = nullptr;
@@ -49,8 +49,8 @@ class SequencePlan {
 
   // Whether the memory on the GPU or the host is not what the plan was made for.
   bool MemoryChanged(const policy::RuntimeMachine& machine) const;
-  // Whether it is time to ask OutOfDate: less and less often. To be called once whenever the job enters the
-  // sequence or begins it again.
+  // Returns whether it is time to ask OutOfDate, which is less and less often. Called once whenever the job
+  // enters the sequence or begins it again.
   bool DueForCheck() {
     ++turns_;
     return (turns_ & (turns_ - 1)) == 0 || turns_ % kTurnsBetweenChecks == 0;
@@ -90,9 +90,9 @@ class SequencePlan {
 // forgets sequences that others crowd out.
 class FollowedIterations {
  public:
-  // At the end of `trace` the job repeats an iteration of `iteration_launches` launches; 0: none that is
-  // known. `last_mark`: the launch that followed the last end of an iteration that the job marked. To be
-  // called as the trace grows.
+  // Follows the trace as it grows. The job repeats an iteration of `iteration_launches` launches at its end;
+  // 0: none that is known. `last_mark`: the launch that followed the last end of an iteration that the job
+  // marked.
   void Record(const policy::Trace& trace, uint32_t iteration_launches,
               std::optional<policy::LaunchIndex> last_mark = std::nullopt);
 

@@ -78,7 +78,7 @@ static void RefuseSlips(char* const* texts) {
   for (int i = 0; i < 2; ++i) {
     char words[768];
     if (!texts[i] || !FindConfSlip(texts[i], kVariables[i], beside_ours, words, sizeof(words))) continue;
-    SayFatal(words, NULL);
+    LogFatal(words, NULL);
     _exit(kExitBadSetting);
   }
 }
@@ -140,7 +140,7 @@ void TakeConf(void) {
   free(texts[1]);
   UnlockConf();
   const char* log = Setting("log");
-  if (log && strcasecmp(log, "off") == 0) SilenceSay();
+  if (log && strcasecmp(log, "off") == 0) SilenceLog();
 }
 
 void TakeVariables(void) {
@@ -236,7 +236,7 @@ void RefuseConfFiles(void) {
   Limit(""); /* reads them, if that has not been done */
   const char* problem = *systems_.problem ? systems_.problem : users_.problem;
   if (!*problem) return;
-  SayFatal(problem, NULL);
+  LogFatal(problem, NULL);
   _exit(kExitBadSetting);
 }
 

@@ -93,7 +93,7 @@ static int WriteMissingBrackets(char* words, size_t bytes, const char* variable,
                                 const struct ConfEntry* last) {
   const char* key = ConfKey(list->ours);
   int length = (int)(last->whole.start + last->whole.bytes - list->value.start);
-  snprintf(words, bytes, "%s in %s: a list stands in brackets, as in %s:[%.*s]", key, variable, key, length,
+  snprintf(words, bytes, "%s in %s: a list needs brackets, as in %s:[%.*s]", key, variable, key, length,
            list->value.start);
   return 1;
 }
@@ -113,13 +113,13 @@ int FindConfSlip(const char* text, const char* variable, int beside_ours, char* 
     if (entry.ours >= 0 || !entry.key.bytes) continue;
     if (SpanIs(entry.key, "backend") && NameDistance(entry.value.start, entry.value.bytes, "spillway") <= 2) {
       snprintf(words, bytes,
-               "backend in %s=%.*s is not accepted; accepted: spillway, native or cudaMallocAsync", variable,
+               "backend in %s=%.*s is invalid; expected: spillway, native or cudaMallocAsync", variable,
                (int)entry.value.bytes, entry.value.start);
       return 1;
     }
     if (!beside_ours || IsPyTorchs(entry.key)) continue;
     snprintf(words, bytes,
-             "%.*s in %s is a setting neither of Spillway's nor of PyTorch's; the nearest name is %s",
+             "%.*s in %s is a setting of neither Spillway nor PyTorch; the nearest name is %s",
              (int)entry.key.bytes, entry.key.start, variable, Nearest(entry.key));
     return 1;
   }

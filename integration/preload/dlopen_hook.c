@@ -12,7 +12,7 @@
 
 static const char kDriverName[] = "libcuda.so.1";
 
-static atomic_int torch_opens_; /* PyTorch's libraries have been asked for since the engine looked last */
+static atomic_int torch_opens_; /* PyTorch's libraries have been opened since the engine's last search */
 
 /* Returns whether the file is an extension module of Python's. The libraries that constructors open are none,
  * so all constructors of PyTorch's have run when such a module is opened after them. */
@@ -59,7 +59,7 @@ void* DlmopenTarget(const char* path) {
   static atomic_int reported;
   const char* slash = path ? strrchr(path, '/') : NULL;
   if (path && IsDriver(slash ? slash + 1 : path) && !SwitchedOff() && !atomic_exchange(&reported, 1)) {
-    Say("dlmopen opens ", path, " in a namespace of its own: what is done by that driver is not seen", NULL);
+    LogLine("dlmopen opens ", path, " in a namespace of its own: calls of that driver are not seen", NULL);
   }
   void* real = dlsym(RTLD_NEXT, "dlmopen");
   return real ? real : dlsym(RTLD_DEFAULT, "dlmopen");

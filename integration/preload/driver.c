@@ -106,7 +106,7 @@ static void FindDriver(void) {
   const char* named = Setting("cuda_driver");
   if (!named || !*named) return;
   char words[4200];
-  snprintf(words, sizeof(words), " names %s, which is no CUDA driver that can be opened", named);
+  snprintf(words, sizeof(words), " names %s, which cannot be opened as a CUDA driver", named);
   NotServed(SettingSource("cuda_driver"), words, "; CUDA finds no device");
 }
 

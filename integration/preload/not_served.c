@@ -10,9 +10,9 @@ enum { kExitNotServed = 2 };
 
 void NotServed(const char* what, const char* why, const char* consequence) {
   if (!Required()) {
-    Say(what, why, consequence, " (SPILLWAY_REQUIRE=1 ends the job instead)", NULL);
+    LogLine(what, why, consequence, " (SPILLWAY_REQUIRE=1 ends the job instead)", NULL);
     return;
   }
-  SayFatal(what, why, "; the job ends, as ", SettingSource("require"), " asks", NULL);
+  LogFatal(what, why, "; the job ends, as ", SettingSource("require"), " asks", NULL);
   _exit(kExitNotServed); /* exit handlers may wait for a lock that this thread has */
 }

@@ -252,7 +252,7 @@ __attribute__((format(printf, 3, 4))) static long Refuse(char* why, size_t bytes
 }
 
 /* Makes a call that needs an initialized driver and changes nothing. */
-static int IsInitialised(void) {
+static int IsInitialized(void) {
   int row = FindRow("cuDeviceGetCount"), count = 0;
   int (*get)(int*) = row < 0 ? NULL : (int (*)(int*))RowReal(row);
   return !get || get(&count) != kCudaNotInitialized;
@@ -261,7 +261,7 @@ static int IsInitialised(void) {
 long RebindDriver(char* why, size_t bytes) {
   if (!PrepareDriver()) return Refuse(why, bytes, "the driver is just being opened");
   if (!DriverWasAlreadyLoaded()) return 0;
-  if (IsInitialised()) return Refuse(why, bytes, "the driver has been initialised");
+  if (IsInitialized()) return Refuse(why, bytes, "the driver has been initialized");
   struct Image driver, own;
   struct Symbols symbols;
   if (!FindImage(RowReal(FindRow("cuInit")), &driver) || !FindImage(RowTrampoline(0), &own) ||

@@ -33,8 +33,8 @@ static void ReportWithoutStub(const struct Request* request) {
   if (IsHookedBase(request->base)) {
     ReportUnwrapped(request->base, request->version);
   } else if (!atomic_exchange(&reported, 1)) {
-    Say(request->base,
-        " and perhaps others are newer than this version of Spillway: calls of them are not seen", NULL);
+    LogLine(request->base,
+        " and perhaps others are newer than this version of Spillway: calls to them are not seen", NULL);
   }
 }
 

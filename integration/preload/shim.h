@@ -32,14 +32,14 @@ enum { kExitBadSetting = 2 };
 /* The function table has a row for each driver symbol of driver_functions.def, in the order of that file. */
 enum RowUse { kUseNone = 0, kUseUsed, kUseHook, kUseMust };
 
-/* --- say.c ---------------------------------------------------------------------------------------------- */
+/* --- log.c ---------------------------------------------------------------------------------------------- */
 
 /* Writes one line to standard error: "spillway: <parts>". The parts end with NULL. */
-void Say(const char* part, ...) __attribute__((sentinel));
-/* Like Say, for a message that ends the job; also works after SilenceSay. */
-void SayFatal(const char* part, ...) __attribute__((sentinel));
-/* Makes Say write nothing from now on (log=off). */
-void SilenceSay(void);
+void LogLine(const char* part, ...) __attribute__((sentinel));
+/* Like LogLine, for a message that ends the job; also works after SilenceLog. */
+void LogFatal(const char* part, ...) __attribute__((sentinel));
+/* Makes LogLine write nothing from now on (log=off). */
+void SilenceLog(void);
 
 /* --- real_dlopen.c -------------------------------------------------------------------------------------- */
 

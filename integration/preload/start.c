@@ -80,7 +80,7 @@ static int IsWsl(void) {
 static void* OpenEngineFile(void) {
   char path[PATH_MAX + 64], link[PATH_MAX + 64], target[PATH_MAX];
   if (IsWsl()) {
-    NotServed("WSL is not served, only Linux with NVIDIA's own driver", "", kWithout);
+    NotServed("WSL is not supported, only Linux with NVIDIA's own driver", "", kWithout);
     return NULL;
   }
   snprintf(path, sizeof(path), "%s/%s", ShimDirectory(), kEngineName);

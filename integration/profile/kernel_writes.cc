@@ -9,7 +9,7 @@ namespace {
 
 using policy::FormFacts;
 
-// Where the pointers of what is written stand among a kernel's parameters.
+// The places of the pointers to written memory among a kernel's parameters.
 enum class Order : uint8_t { kResultsFirst, kResultsLast };
 
 struct KernelRow {

@@ -1,7 +1,7 @@
-// KernelWrites: which blocks kernels of PyTorch's own write, and only read, by their names: what a first run
-// knows before it has looked. Only what is certain by their source, or by the schema of an operator, is in
-// the table; how it was made and checked: docs/decisions/0046. A wrong row costs a write. Pure; any thread;
-// nothing fails.
+// KernelWrites: the blocks that PyTorch's own kernels write, and those that they only read, by the kernels'
+// names. A first run has these facts before it has sampled any launch. The table holds only facts that the
+// kernels' source, or an operator's schema, makes certain; docs/decisions/0046 describes how it was made and
+// checked. A wrong row costs a write. Pure; any thread; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_PROFILE_KERNEL_WRITES_H_
 #define SPILLWAY_INTEGRATION_PROFILE_KERNEL_WRITES_H_
@@ -19,8 +19,8 @@ namespace spillway::integration {
 // otherwise.
 std::string_view KernelBaseName(std::string_view name);
 
-// What is known of launches of that kernel, for each number of blocks that they may name. `tag`: of the
-// kernel. Empty: nothing is.
+// Returns the facts about launches of that kernel, for each number of blocks that they may name; empty if
+// there are none. `tag`: of the kernel.
 std::vector<policy::FormFacts> KnownWrites(std::string_view name, uint64_t tag);
 
 }  // namespace spillway::integration

@@ -55,7 +55,7 @@ def _library_dir():
 def _refuse_other_machines():
     system, machine = platform.system(), platform.machine()
     if (system, machine) != ("Linux", "x86_64"):
-        raise SystemExit(f"spillway: only Linux on x86_64 is served; this is {system} on {machine}. Nothing was installed.")
+        raise SystemExit(f"spillway: only Linux on x86_64 is supported; this is {system} on {machine}. Nothing was installed.")
 
 
 def libraries(folder):

@@ -12,7 +12,7 @@ using allocator::ResidencyStats;
 
 // Below this part of the time no setting is worth a change.
 constexpr double kLittle = 0.02;
-// From this part of the traffic on, the disk is what a wait for bytes is about.
+// The disk counts as the cause of a wait for bytes if it has this part of the traffic or more.
 constexpr double kMuchFromDisk = 0.25;
 
 bool MostlyDisk(uint64_t disk, uint64_t all) {
@@ -22,7 +22,7 @@ bool MostlyDisk(uint64_t disk, uint64_t all) {
 // Settings that cost time whatever else is true, the costliest first; empty: none is set.
 std::string CostlySetting(const ResidencyStats& total, const AdviceFacts& facts) {
   if (facts.audit) return "SPILLWAY_AUDIT=off";
-  if (facts.modelled_disk) return "SPILLWAY_IO_MODEL=none";
+  if (facts.modeled_disk) return "SPILLWAY_IO_MODEL=none";
   if (facts.least_recently_used) return "SPILLWAY_POLICY=plan";
   if (facts.strict && total.pinned_bytes > total.budget_in_force_bytes / 4) return "SPILLWAY_TRUST=normal";
   return "";

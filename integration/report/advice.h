@@ -1,5 +1,5 @@
-// Advice: which cause cost the job the most time, and the one setting that would help most against it. Pure:
-// figures in, one line out. The reporter writes the line at the end of the job.
+// Advice: the cause that cost the job the most time, and the one setting that would help most against it.
+// Pure: metrics in, one line out. The reporter writes the line at the end of the job.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_ADVICE_H_
 #define SPILLWAY_INTEGRATION_REPORT_ADVICE_H_
@@ -11,12 +11,12 @@
 
 namespace spillway::integration {
 
-// What the advice needs to know of the settings.
+// The facts about the settings that the advice needs.
 struct AdviceFacts {
   bool least_recently_used = false;  // policy=lru
   bool strict = false;               // trust=strict
   bool audit = false;
-  bool modelled_disk = false;
+  bool modeled_disk = false;
   uint64_t host_cap_bytes = 0;                 // of this process's host tier
   uint64_t largest_budget_bytes = UINT64_MAX;  // that SPILLWAY_GPU_MEMORY could ask for on the first device
 };

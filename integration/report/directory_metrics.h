@@ -1,5 +1,6 @@
-// What the metrics, the summary and Prometheus say of one spill directory. MetricsJson, Summary and
-// PrometheusText call it for each. It reads a copy of the store's statistics, on any thread; nothing fails.
+// The lines about one spill directory in the metrics, the summary and Prometheus' text. MetricsJson, Summary
+// and PrometheusText call it for each directory. It reads a copy of the store's statistics, on any thread; no
+// call fails.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_DIRECTORY_METRICS_H_
 #define SPILLWAY_INTEGRATION_REPORT_DIRECTORY_METRICS_H_
@@ -15,11 +16,11 @@ namespace spillway::integration {
 // run; 0 where it has not begun.
 double WrittenTbPerDay(const io::DirectoryStats& directory, double seconds);
 
-// What it did, and how its drive does: the keys of `directories` in docs/metrics.md.
+// The directory's traffic, and the state of its drive: the keys of `directories` in docs/metrics.md.
 nlohmann::ordered_json DirectoryJson(const io::DirectoryStats& directory, double seconds);
 
-// "; /nvme0: 3.40 TB written a day, failed transfers: 3, closed now: it does not answer"; what is 0 is left
-// out. "" for a directory that did nothing and had no trouble.
+// "; /nvme0: 3.40 TB written a day, failed transfers: 3, closed now: it does not answer"; values of 0 are
+// left out. "" for a directory that did nothing and had no trouble.
 std::string DirectoryText(const io::DirectoryStats& directory, double seconds);
 
 }  // namespace spillway::integration

@@ -1,7 +1,7 @@
 // IterationLog: when the iterations of a job began and how long they took, for the report. If the job's
 // optimizers mark iterations, each lasts from mark to mark. Otherwise iterations are counted by the launches
-// that were seen at looks now and then, if the number of launches in an iteration is known. Marks come on any
-// thread, looks on the reporter's. All memory is taken at the start; no call fails.
+// that samples show now and then, if the number of launches in an iteration is known. Marks come on any
+// thread, samples on the reporter's. All memory is taken at the start; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_ITERATION_LOG_H_
 #define SPILLWAY_INTEGRATION_REPORT_ITERATION_LOG_H_
@@ -38,7 +38,7 @@ class IterationLog {
     uint64_t departures = 0;          // grows whenever the job does something else
   };
   // Takes the counts of this moment. Should be called often: the end of an iteration is interpolated between
-  // two looks in proportion to the launches.
+  // two samples in proportion to the launches.
   void Record(const Sample& sample);
 
   // Returns the last iterations, oldest first. Thread-safe.

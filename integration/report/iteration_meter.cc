@@ -28,7 +28,7 @@ void IterationMeter::Sample(double seconds, uint32_t iteration_launches, uint64_
   forecast_ = forecast;
   // A job that has stopped launching repeats nothing; one that only pauses is seen by its next launches.
   if (!samples_.empty() && samples_.back().stats.launches == stats.launches) return;
-  // The last place has the latest sample. A look that is too close to the one before it is replaced.
+  // The last place has the latest sample. A sample that is too close to the one before it is replaced.
   const size_t count = samples_.size();
   if (count >= 3 && samples_[count - 1].seconds - samples_[count - 2].seconds < kShortestSeconds)
     samples_.pop_back();
@@ -41,8 +41,9 @@ void IterationMeter::Sample(double seconds, uint32_t iteration_launches, uint64_
   samples_ = std::move(thinned);
 }
 
-// Computes the stretch's means. It begins at the look of the first half that is nearest to a whole number of
-// iterations before the last look, since the launches of an iteration are not spread evenly over its time.
+// Computes the stretch's means. It begins at the sample of the first half that is nearest to a whole number
+// of iterations before the last sample, since the launches of an iteration are not spread evenly over its
+// time.
 SteadyIterations IterationMeter::OfStretch() const {
   SteadyIterations found;
   if (samples_.size() < 2) return found;

@@ -1,7 +1,7 @@
-// IterationMeter: what an iteration of the job takes, waits and moves. It divides the growth of one device's
-// counters between two looks by the number of iterations in between. The reporter has one for each device,
-// gives it figures now and then, and holds its own lock around each call, on any thread. No call fails; too
-// few iterations give no figures.
+// IterationMeter: the time, waits and moved bytes of an iteration of the job. It divides the growth of one
+// device's counters between two samples by the number of iterations in between. The reporter has one for each
+// device, gives it metrics now and then, and holds its own lock around each call, on any thread. No call
+// fails; too few iterations give no metrics.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_ITERATION_METER_H_
 #define SPILLWAY_INTEGRATION_REPORT_ITERATION_METER_H_
@@ -26,19 +26,19 @@ struct SteadyIterations {
   double iterations = 0;  // in the stretch, not always whole; 0: too few, and the rest is not known
   double iteration_seconds = 0;
   uint32_t launches = 0;       // of an iteration, those with blocks of ours
-  IterationForecast forecast;  // at the stretch's last look
+  IterationForecast forecast;  // at the stretch's last sample
   // An iteration's share of the growth of these counters: traffic by tier, stalls by cause. The others are 0.
   allocator::ResidencyStats per_iteration;
 };
 
 class IterationMeter {
  public:
-  // Fewer iterations show little, since a look comes anywhere in an iteration.
+  // Fewer iterations show little, since a sample comes anywhere in an iteration.
   static constexpr double kFewestIterations = 3;
-  static constexpr double kShortestSeconds = 1;  // between two looks that are kept
+  static constexpr double kShortestSeconds = 1;  // between two samples that are kept
   static constexpr size_t kMaxScans = 128;       // beyond it every second one is dropped
 
-  // Takes the figures of this moment. `seconds` never falls. `iteration_launches`: launches of the iteration
+  // Takes the metrics of this moment. `seconds` never falls. `iteration_launches`: launches of the iteration
   // that repeats now, 0 for none. `departures` grows whenever the job did something else; a new stretch
   // begins then.
   void Sample(double seconds, uint32_t iteration_launches, uint64_t departures,

@@ -31,8 +31,8 @@ using NameOfLaunch = std::function<std::string(uint64_t tag)>;
 absl::StatusOr<std::string> EncodeIteration(Predictor::Followed* iteration, const NameOfLaunch& name);
 
 // Writes the iteration of each device that has one: the first goes to `path`, each further one to `path` with
-// ".gpuN" after it. Returns a line for the user about each device: what was written, or why nothing was. One
-// line if there is no device at all.
+// ".gpuN" after it. Returns a line for the user about each device: the file that was written, or the reason
+// why none was. One line if there is no device at all.
 std::vector<std::string> WriteIterationTraces(const std::string& path, std::vector<DeviceIteration> devices,
                                               const NameOfLaunch& name);
 

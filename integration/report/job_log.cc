@@ -58,9 +58,8 @@ void JobLog::InspectDevice(const DeviceMetrics& now, double seconds, std::vector
   if (first(&ResidencyStats::host_spilled_bytes)) say(LogLevel::kInfo, "the first blocks are in host memory");
   if (first(&ResidencyStats::disk_spilled_bytes)) say(LogLevel::kInfo, "the first blocks are on disk");
   if (const uint64_t times = now.plan_departures - before.plan_departures; times > 0)
-    say(LogLevel::kInfo,
-        absl::StrCat("a launch was not the next of the iteration that repeats: its plan is dropped",
-                     times > 1 ? absl::StrCat(", ", times, " times") : ""));
+    say(LogLevel::kInfo, absl::StrCat("a launch departs from the repeating iteration: its plan is dropped",
+                                      times > 1 ? absl::StrCat(", ", times, " times") : ""));
   const uint64_t better = now.plan_improvements - before.plan_improvements;
   if (now.plans - before.plans > better && now.plan_iteration_launches > 0)
     say(LogLevel::kInfo, PlanText(before, now));

@@ -1,5 +1,5 @@
 // The causes for which a GPU has nothing to do, each under one name: in code, in JSON, in Prometheus' label,
-// and in words. For the figures, the advice, `spillway report` and `spillway top`. Data alone; any thread.
+// and as text. For the metrics, the advice, `spillway report` and `spillway top`. Data alone; any thread.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_LOST_CAUSES_H_
 #define SPILLWAY_INTEGRATION_REPORT_LOST_CAUSES_H_

@@ -97,8 +97,7 @@ std::string Summary(const Metrics& metrics) {
     text += absl::StrFormat("; %d blocks were written in host memory by kernels that had not named them",
                             total.soft_writes);
   if (total.wrong_arrivals > 0)
-    text +=
-        absl::StrFormat("; what came back to the GPU was not what had left %d times", total.wrong_arrivals);
+    text += absl::StrFormat("; bytes came back to the GPU changed %d times", total.wrong_arrivals);
   if (total.spilled_bytes == 0 && total.fetched_bytes == 0) return text + "; nothing was moved";
   text += absl::StrFormat("; moved out %s (host %s, disk %s), back %s (host %s, disk %s)",
                           os::BytesText(total.spilled_bytes), os::BytesText(total.host_spilled_bytes),

@@ -1,6 +1,6 @@
-// The rows of counters.def as reports go over them: how a figure of a device's residency is called in JSON
-// and in Prometheus, what it means, and where it stands in ResidencyStats. For figures, iteration_meter and
-// prometheus. Data alone; any thread.
+// The rows of counters.def for reports: each metric of a device's residency with its names in JSON and in
+// Prometheus, its meaning, and its place in ResidencyStats. For metrics, iteration_meter and prometheus. Data
+// alone; any thread.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_METRIC_ROWS_H_
 #define SPILLWAY_INTEGRATION_REPORT_METRIC_ROWS_H_

@@ -17,7 +17,7 @@ namespace {
 
 using allocator::ResidencyStats;
 
-// Of one device; the sum of devices has none.
+// The rates of one device; the sum of devices has none.
 constexpr struct {
   const char* key;
   double ResidencyStats::*member;
@@ -30,7 +30,7 @@ constexpr struct {
     {"host_in_both", &ResidencyStats::host_in_both_rate},
 };
 
-// Adds a row's figure under its key, which may be one of an inner object.
+// Adds a row's metric under its key, which may be one of an inner object.
 void Put(const FigureRow& row, const ResidencyStats& stats, nlohmann::ordered_json* json) {
   const size_t dot = row.key.find('.');
   nlohmann::ordered_json& at = dot == row.key.npos ? *json : (*json)[std::string(row.key.substr(0, dot))];
@@ -41,7 +41,7 @@ void Put(const FigureRow& row, const ResidencyStats& stats, nlohmann::ordered_js
     value = stats.*row.member;
 }
 
-// What the link was measured to reach; empty where it never was.
+// The measured rates of the link; empty where it never was measured.
 nlohmann::ordered_json LinkJson(const ResidencyStats& stats) {
   nlohmann::ordered_json link;
   if (stats.link_measurements + stats.link_measurements_dropped == 0) return link;

@@ -1,4 +1,4 @@
-// Figures: what the engine counts and measures, in words for people and as JSON for programs. The reporter
+// Metrics: the engine's counts and measurements, as text for people and as JSON for programs. The reporter
 // calls it for the summary, the status line and the metrics file, the C ABI for spillway.stats(). Pure
 // functions of statistics: any thread, nothing fails.
 
@@ -21,7 +21,7 @@
 
 namespace spillway::integration {
 
-// Of one device, since the first block.
+// The metrics of one device, since the first block.
 struct DeviceMetrics {
   int device = 0;
   allocator::ResidencyStats stats;
@@ -47,8 +47,8 @@ struct Metrics {
 #define PROCESS_FIGURE(name, ...) uint64_t name = 0;
 #include "integration/report/job_metrics.def"
   std::array<os::WaitList::Totals, static_cast<size_t>(os::WaitKind::kCount)> waits = {};  // by kind
-  std::string evictions_ended;       // the call that ended them, in words; empty: they go on
-  std::string waits_now;             // those of a second and longer, in words; empty: none
+  std::string evictions_ended;       // the call that ended them, as text; empty: they go on
+  std::string waits_now;             // those of a second and longer, as text; empty: none
   double seconds = 0;                // since the first block
   double iterations_per_second = 0;  // lately; 0: not known
 };
@@ -76,7 +76,8 @@ std::vector<std::string> IterationLines(const Metrics& metrics);
 // each other.
 std::optional<double> PercentOfBound(const DeviceMetrics& device);
 
-// What SIGUSR1 asks for, without the prefix: "status: on the GPU 1.20 GiB of 2.00 GiB, host ...".
+// Returns the line that SIGUSR1 asks for, without the prefix: "status: on the GPU 1.20 GiB of 2.00 GiB, host
+// ...".
 std::string StatusText(const Metrics& metrics);
 
 }  // namespace spillway::integration

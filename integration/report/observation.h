@@ -1,6 +1,6 @@
 // Observation, for SPILLWAY=observe: the bytes that smaller budgets would make a job move in each iteration.
 // It is computed from one iteration's uses of blocks; no byte is moved. MetricsOf asks for it whenever
-// figures are collected; the reporter prints the lines at the end. Pure functions: thread-safe, no call
+// metrics are collected; the reporter prints the lines at the end. Pure functions: thread-safe, no call
 // fails.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_OBSERVATION_H_

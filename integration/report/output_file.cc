@@ -41,8 +41,8 @@ void OutputFile::Replace(const std::string& text) {
 }
 
 std::string OutputFile::Expand(const std::string& pattern, int local_rank) {
-  const bool tells_ranks_apart = absl::StrContains(pattern, "%p") || absl::StrContains(pattern, "%r");
-  if (local_rank > 0 && !tells_ranks_apart && !pattern.empty()) return OfRank(WithHost(pattern), local_rank);
+  const bool separates_ranks = absl::StrContains(pattern, "%p") || absl::StrContains(pattern, "%r");
+  if (local_rank > 0 && !separates_ranks && !pattern.empty()) return OfRank(WithHost(pattern), local_rank);
   return absl::StrReplaceAll(
       pattern, {{"%p", absl::StrCat(::getpid())}, {"%r", absl::StrCat(local_rank)}, {"%h", HostName()}});
 }

@@ -11,7 +11,7 @@
 
 namespace spillway::integration {
 
-// As gethostname says it; empty where it says nothing.
+// The host's name by gethostname; empty if that fails.
 std::string HostName();
 
 class OutputFile {

@@ -1,5 +1,5 @@
 // PauseMetrics: the pauses of a job since its first block, summed up, and as JSON for programs; the JSON of
-// one pause, too. JobPause counts; figures and the job's socket report. Pure functions: any thread, nothing
+// one pause, too. JobPause counts; metrics and the job's socket report. Pure functions: any thread, nothing
 // fails.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_PAUSE_METRICS_H_
@@ -23,9 +23,9 @@ struct PauseMetrics {
   void Add(const allocator::PauseStats& stats);
 };
 
-// With the keys of docs/metrics.md.
+// Returns an object with the keys of docs/metrics.md.
 nlohmann::ordered_json PauseJson(const PauseMetrics& pause);
-// What one pause came to.
+// Returns the results of one pause.
 nlohmann::ordered_json PauseJson(const allocator::PauseStats& stats);
 
 }  // namespace spillway::integration

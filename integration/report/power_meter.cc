@@ -33,7 +33,7 @@ std::optional<uint64_t> NumberIn(const std::string& path) {
 }  // namespace
 
 void PowerMeter::Sample() {
-  if (looks_++ == 0) return Open();
+  if (samples_++ == 0) return Open();
   if (read_energy_ != nullptr) {
     unsigned long long now = 0;
     if (read_energy_(device_, &now) == 0) last_millijoules_ = std::max(last_millijoules_, now);
@@ -47,7 +47,7 @@ void PowerMeter::Sample() {
 }
 
 std::optional<Power> PowerMeter::Used() const {
-  if (looks_ < 2 || (read_energy_ == nullptr && packages_.empty())) return std::nullopt;
+  if (samples_ < 2 || (read_energy_ == nullptr && packages_.empty())) return std::nullopt;
   Power power;
   if (read_energy_ != nullptr) {
     power.gpu_joules = static_cast<double>(last_millijoules_ - first_millijoules_) / 1e3;

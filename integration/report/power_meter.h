@@ -1,6 +1,6 @@
-// PowerMeter: the energy that a GPU and the machine's processors have used since the first look, if the
+// PowerMeter: the energy that a GPU and the machine's processors have used since the first sample, if the
 // system reports it: NVML for the GPU, RAPL's counters in /sys/class/powercap for the processors. They count
-// for the whole device and the whole machine, whoever uses them. Only the reporter's thread uses it. A figure
+// for the whole device and the whole machine, whoever uses them. Only the reporter's thread uses it. A value
 // that cannot be read is absent, without a line.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_POWER_METER_H_
@@ -25,10 +25,10 @@ class PowerMeter {
   // Reads and opens nothing.
   explicit PowerMeter(Options options) : options_(std::move(options)) {}
 
-  // Adds the energy used since the last look. Must be called once a minute at least, since RAPL's counters
+  // Adds the energy used since the last sample. Must be called once a minute at least, since RAPL's counters
   // wrap after some minutes at full load.
   void Sample();
-  // Returns the energy used; none before the second look, or if nothing can be read.
+  // Returns the energy used; none before the second sample, or if nothing can be read.
   std::optional<Power> Used() const;
 
  private:
@@ -44,7 +44,7 @@ class PowerMeter {
   void OpenRapl();
 
   const Options options_;
-  int looks_ = 0;
+  int samples_ = 0;
   ReadEnergy read_energy_ = nullptr;  // null: NVML does not answer
   void* device_ = nullptr;
   unsigned long long first_millijoules_ = 0;

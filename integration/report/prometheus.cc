@@ -92,7 +92,7 @@ std::string DeviceLabel(const DeviceMetrics& device) {
   return absl::StrFormat("device=\"%d\"", device.device);
 }
 
-// What residencies count: all samples of a metric together, by device.
+// The counts of residencies: all samples of a metric together, by device.
 void AddResidencies(const Metrics& metrics, Writer* writer) {
   for (auto row = std::begin(kFigureRows); row != std::end(kFigureRows);) {
     const std::string_view name = NameOfMetric(row->metric);
@@ -110,7 +110,7 @@ void AddResidencies(const Metrics& metrics, Writer* writer) {
   }
 }
 
-// What predictors count.
+// The counts of predictors.
 void AddPlans(const Metrics& metrics, Writer* writer) {
   const auto add = [&](std::string_view metric, std::string_view help, uint64_t DeviceMetrics::*member) {
     for (const DeviceMetrics& device : metrics.devices) {
@@ -157,7 +157,7 @@ void AddPauses(const PauseMetrics& pause, Writer* writer) {
 #include "integration/report/job_metrics.def"
 }
 
-// Of the recurring iteration; where it is not known there is no sample.
+// Values of the recurring iteration; there is no sample where it is not known.
 void AddIteration(const Metrics& metrics, Writer* writer) {
   const auto add = [&](std::string_view metric, std::string_view help, auto value_of) {
     for (const DeviceMetrics& device : metrics.devices) {

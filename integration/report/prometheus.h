@@ -1,4 +1,4 @@
-// The engine's figures as Prometheus reads them: the text format 0.0.4, for files that node_exporter takes
+// The engine's metrics as Prometheus reads them: the text format 0.0.4, for files that node_exporter takes
 // up. The reporter's thread writes the file of SPILLWAY_PROMETHEUS with it. Pure; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_PROMETHEUS_H_
@@ -11,7 +11,7 @@
 
 namespace spillway::integration {
 
-// What tells the figures of one process from those of the others on the machine.
+// The labels that tell the metrics of one process from those of others on the machine.
 struct PrometheusLabels {
   int rank = 0;
   int pid = 0;

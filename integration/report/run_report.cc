@@ -21,7 +21,7 @@ using allocator::ResidencyStats;
 
 constexpr double kEverySeconds = 0.05;
 constexpr size_t kMaxIntervals = 4096;
-constexpr int64_t kSampleIntervalRatio = 100;  // in units of the time that the look took
+constexpr int64_t kSampleIntervalRatio = 100;  // in units of the time that the sample took
 constexpr int64_t kMaxSampleInterval = 1'000'000'000;
 constexpr double kBetweenLargest = 0.25;  // seconds
 constexpr double kBetweenPower = 1;
@@ -62,7 +62,7 @@ struct RunReport::Device {
   // Used by the reporter's thread.
   TimeSeries memory;
   TimeSeries transfers;
-  std::vector<uint64_t> transferred;  // up to the last look
+  std::vector<uint64_t> transferred;  // up to the last sample
   uint64_t highest_live = 0;          // when `largest` was taken
   double largest_at = -kBetweenLargest;
   std::vector<ReportedBlock> largest;
@@ -124,7 +124,7 @@ void RunReport::SetIterations(const std::vector<DeviceIteration>& iterations, co
 
 void RunReport::Sample() {
   const int64_t now = clock_->NowNanos();
-  if (now < next_look_) return;
+  if (now < next_sample_at_) return;
   for (const auto& entry : devices_) {
     Device* const device = entry.load(std::memory_order_acquire);
     if (device == nullptr) continue;
@@ -134,7 +134,7 @@ void RunReport::Sample() {
   // Looks at power come once a second in any case. The first one, when NVML is opened, takes long, so it is
   // not part of the measured time.
   const int64_t took = clock_->NowNanos() - now;
-  next_look_ = now + std::min(kSampleIntervalRatio * took, kMaxSampleInterval);
+  next_sample_at_ = now + std::min(kSampleIntervalRatio * took, kMaxSampleInterval);
   for (const auto& entry : devices_) {
     Device* const device = entry.load(std::memory_order_acquire);
     if (device != nullptr && device->memory.size() > 0) InspectPower(device, Seconds(now));

@@ -1,7 +1,7 @@
-// RunReport: SPILLWAY_REPORT. It has the recorders of each device, looks at the figures 20 times a second,
-// and writes each device's file whenever the reporter writes: after the first second, every 10 s and at the
-// end. JobReports creates it if the setting asks for it, and gives its recorders to the devices; the
-// reporter's thread looks and writes. A file that cannot be written costs one line; nothing else fails.
+// RunReport: SPILLWAY_REPORT. It has the recorders of each device, samples the metrics 20 times a second, and
+// writes each device's file whenever the reporter writes: after the first second, every 10 s and at the end.
+// JobReports creates it if the setting asks for it, and gives its recorders to the devices; the reporter's
+// thread samples and writes. A file that cannot be written costs one line; nothing else fails.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_RUN_REPORT_H_
 #define SPILLWAY_INTEGRATION_REPORT_RUN_REPORT_H_
@@ -28,7 +28,7 @@
 
 namespace spillway::integration {
 
-// The source of a report's figures, which JobReports implements. Called on the reporter's thread.
+// The source of a report's metrics, which JobReports implements. Called on the reporter's thread.
 class RunSource {
  public:
   virtual ~RunSource() = default;
@@ -68,7 +68,7 @@ class RunReport {
 
   // ---- For the reporter's thread.
 
-  // Looks at the figures, unless looks would take more than 1 % of the time; once a second all the same.
+  // Samples the metrics, unless samples would take more than 1 % of the time; once a second all the same.
   void Sample();
   void Write(const Metrics& metrics, bool ended);
 
@@ -98,7 +98,7 @@ class RunReport {
 
   // Used by the reporter's thread.
   const Device* first_ = nullptr;  // the device whose file is at path_; null: none was written
-  int64_t next_look_ = 0;
+  int64_t next_sample_at_ = 0;
 };
 
 }  // namespace spillway::integration

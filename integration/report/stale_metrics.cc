@@ -47,7 +47,7 @@ bool Matches(std::string_view name, std::string_view pattern) {
   return name.empty();
 }
 
-// Of a file that begins as ours do: the process that it names.
+// Returns the process that a file names, if it begins as our files do.
 std::optional<int> WriterOf(int file) {
   std::array<char, 4096> text = {};
   const ssize_t bytes = ::pread(file, text.data(), text.size(), 0);
@@ -84,7 +84,7 @@ int RemoveStaleMetrics(const std::string& pattern, std::time_t now,
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
   if (folder.find("%p") != std::string::npos || folder.find("%r") != std::string::npos) return 0;
   const std::string name = path.filename().string();
-  // What OutputFile::Expand makes of it for further ranks.
+  // The names that OutputFile::Expand makes for further ranks.
   const std::string of_rank = path.stem().string() + ".rank%r" + path.extension().string();
   const bool names_one = name.find("%p") != std::string::npos || name.find("%r") != std::string::npos;
   const std::unique_ptr<DIR, int (*)(DIR*)> opened(::opendir(folder.c_str()), ::closedir);

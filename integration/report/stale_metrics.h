@@ -1,7 +1,7 @@
-// Files of figures for Prometheus whose process has ended: node_exporter would go on to show what they say. A
+// Removes Prometheus files whose process has ended: node_exporter would go on to show their metrics. A
 // process that writes such files removes, when it starts, those that others of the same SPILLWAY_PROMETHEUS
-// have left. The reporter's thread calls it; a folder may lie on a slow drive. Nothing fails: what cannot be
-// removed stays.
+// have left. The reporter's thread calls it, since a folder may lie on a slow drive. No call fails: a file
+// that cannot be removed stays.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_STALE_METRICS_H_
 #define SPILLWAY_INTEGRATION_REPORT_STALE_METRICS_H_

@@ -1,4 +1,4 @@
-// TimeSeries: several figures over the time of a run, in intervals of equal length from time 0 on. The number
+// TimeSeries: several values over the time of a run, in intervals of equal length from time 0 on. The number
 // of intervals is limited: when all are full, each two neighbors become one and the length doubles. Levels
 // are merged by their maximum, amounts by their sum. Only the reporter's thread uses it. No call fails; all
 // memory is taken at the start.

@@ -51,7 +51,7 @@ void WearReports::CheckBudget(std::vector<std::string>* lines) {
 bool WearReports::WroteMuch(double seconds, uint64_t written_bytes) {
   if (a_day_.empty() || seconds - a_day_.back().seconds >= kHour) a_day_.push_back({seconds, written_bytes});
   while (seconds - a_day_.front().seconds > kDay) a_day_.pop_front();
-  // The job's first hour begins before the first look.
+  // The job's first hour begins before the first sample.
   const uint64_t before = seconds <= kDay ? 0 : a_day_.front().bytes;
   return static_cast<double>(written_bytes - before) >= kMuch;
 }

@@ -53,13 +53,13 @@ static int CheckOwner(const char* path, enum ConfFileKind kind, const struct sta
     other = slash && stat(parent, &folder) == 0 ? folder.st_uid : 0;
   }
   if (!S_ISREG(info->st_mode))
-    return Wrong(file, "%s: it is no plain file; remove it, or name another", path);
+    return Wrong(file, "%s: it is not a regular file; remove it, or name another", path);
   if (info->st_uid != 0 && info->st_uid != other)
-    return Wrong(file, "%s: it belongs to user %u, who is neither root nor %s; give it another owner (chown)",
+    return Wrong(file, "%s: it belongs to user %u, who is neither root nor %s; change its owner (chown)",
                  path, (unsigned)info->st_uid,
                  kind == kConfOfSystem ? "the owner of its folder" : "this one");
   if (info->st_mode & (S_IWGRP | S_IWOTH))
-    return Wrong(file, "%s: others than its owner may write to it; take that away: chmod go-w %s", path,
+    return Wrong(file, "%s: users other than its owner may write to it; run chmod go-w %s", path,
                  path);
   return 0;
 }
@@ -91,20 +91,20 @@ static int LoadText(const char* path, enum ConfFileKind kind, struct ConfFile* f
   int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (descriptor < 0 && IsNone(errno, kind)) return 0;
   if (descriptor < 0)
-    return Wrong(file, "%s: it cannot be read: %s; mend or remove it", path, strerror(errno));
+    return Wrong(file, "%s: it cannot be read: %s; fix or remove it", path, strerror(errno));
   struct stat info;
   int result = fstat(descriptor, &info) == 0
                    ? CheckOwner(path, kind, &info, file)
-                   : Wrong(file, "%s: %s; mend or remove it", path, strerror(errno));
+                   : Wrong(file, "%s: %s; fix or remove it", path, strerror(errno));
   file->text = result == 0 ? malloc(kMaxConfFileBytes + 2) : NULL;
   if (result == 0 && !file->text) result = Wrong(file, "%s: no memory to read it", path);
   ssize_t bytes = result == 0 ? ReadAll(descriptor, file->text) : 0;
-  if (bytes < 0) result = Wrong(file, "%s: it cannot be read: %s; mend or remove it", path, strerror(errno));
+  if (bytes < 0) result = Wrong(file, "%s: it cannot be read: %s; fix or remove it", path, strerror(errno));
   close(descriptor);
   if (result != 0) return result;
   if (bytes > kMaxConfFileBytes) return Wrong(file, "%s: it has more than 64 KiB; shorten it", path);
   if (memchr(file->text, '\0', (size_t)bytes))
-    return Wrong(file, "%s: it has a zero byte; it must be text", path);
+    return Wrong(file, "%s: it contains a zero byte; it must be text", path);
   file->text[bytes] = '\0';
   return 1;
 }
@@ -169,9 +169,9 @@ struct Place {
 
 static int AddEntry(const struct Place* at, const char* name, const char* value, struct ConfFile* file) {
   if (FindConfFileEntry(file, name, at->in_limits))
-    return Wrong(file, "%s:%d: %s stands twice; leave one of the lines out", at->path, at->line, name);
+    return Wrong(file, "%s:%d: %s is set twice; remove one of the lines", at->path, at->line, name);
   if (at->in_limits && !MayBeLimited(name))
-    return Wrong(file, "%s:%d: %s cannot be limited, only %s, %s and %s; leave the line out", at->path,
+    return Wrong(file, "%s:%d: %s cannot be limited, only %s, %s and %s; remove the line", at->path,
                  at->line, name, kLimited[0], kLimited[1], kLimited[2]);
   size_t bytes = strlen(at->path) + strlen(name) + 32;
   char* source = malloc(bytes);
@@ -185,22 +185,22 @@ static int AddEntry(const struct Place* at, const char* name, const char* value,
 static int ReadSetting(const struct Place* at, char* text, struct ConfFile* file) {
   char* equals = strchr(text, '=');
   if (!equals || strncmp(text, "export ", 7) == 0)
-    return Wrong(file, "%s:%d: a line has the form NAME=VALUE, as in host_memory=20GiB", at->path, at->line);
+    return Wrong(file, "%s:%d: expected NAME=VALUE, as in host_memory=20GiB", at->path, at->line);
   *equals = '\0';
   const char* written = Trimmed(text);
   const char* value = Trimmed(equals + 1);
   const char* name = SettingOf(written);
   if (!name)
-    return Wrong(file, "%s:%d: %.64s is no setting of Spillway's; the nearest name is %s", at->path, at->line,
+    return Wrong(file, "%s:%d: %.64s is not a setting of Spillway; the nearest name is %s", at->path, at->line,
                  written, Nearest(written));
   if (!*value)
-    return Wrong(file, "%s:%d: %s has no value; leave the line out for the default", at->path, at->line,
+    return Wrong(file, "%s:%d: %s has no value; remove the line to use the default", at->path, at->line,
                  name);
   if (*value == '"' || *value == '\'')
-    return Wrong(file, "%s:%d: a value stands without quotation marks; take them away", at->path, at->line);
+    return Wrong(file, "%s:%d: values have no quotation marks; remove them", at->path, at->line);
   for (const char* c = value; *c; ++c) {
     if (iscntrl((unsigned char)*c))
-      return Wrong(file, "%s:%d: the value of %s has a control character; take it away", at->path, at->line,
+      return Wrong(file, "%s:%d: the value of %s has a control character; remove it", at->path, at->line,
                    name);
   }
   return AddEntry(at, name, value, file);
@@ -208,9 +208,9 @@ static int ReadSetting(const struct Place* at, char* text, struct ConfFile* file
 
 static int ReadSection(struct Place* at, enum ConfFileKind kind, const char* text, struct ConfFile* file) {
   if (strcmp(text, "[limits]") != 0)
-    return Wrong(file, "%s:%d: %.64s is no section; the only one is [limits]", at->path, at->line, text);
+    return Wrong(file, "%s:%d: %.64s is not a section; the only one is [limits]", at->path, at->line, text);
   if (kind != kConfOfSystem)
-    return Wrong(file, "%s:%d: only " SPILLWAY_SYSTEM_CONF " may have [limits]; leave the section out",
+    return Wrong(file, "%s:%d: only " SPILLWAY_SYSTEM_CONF " may have [limits]; remove the section",
                  at->path, at->line);
   at->in_limits = 1;
   return 0;

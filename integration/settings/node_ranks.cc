@@ -62,7 +62,7 @@ class Ranks {
   }
 
   void Refuse(const std::string& what, const std::string& accepted) {
-    const std::string sentence = absl::StrCat(what, " is left out; accepted: ", accepted);
+    const std::string sentence = absl::StrCat(what, " is left out; expected: ", accepted);
     if (std::find(warnings_->begin(), warnings_->end(), sentence) == warnings_->end())
       warnings_->push_back(sentence);
   }
@@ -85,7 +85,7 @@ class Ranks {
   NodeRanks Checked(NodeRanks ranks, const char* rank_name, const char* size_name) {
     if (ranks.size == 0 || ranks.rank < ranks.size) return ranks;
     Refuse(absl::StrCat(rank_name, "=", ranks.rank, " beside ", size_name, "=", ranks.size),
-           "a rank below the number of ranks (which is taken as not known)");
+           "a rank below the number of ranks, which is ignored");
     ranks.size = 0;
     return ranks;
   }

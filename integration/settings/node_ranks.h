@@ -19,7 +19,7 @@ struct NodeRanks {
   std::string job;       // tells jobs of that launcher apart; empty if nothing does
 };
 
-// Far more than a node has; ranks are looked at one by one.
+// Far more than a node has; ranks are visited one by one.
 inline constexpr int kMaxRanks = 4096;
 
 // Returns the value of a variable, null if it is not set.

@@ -1,7 +1,7 @@
-// The types of settings.def: which texts a setting takes, and which value its field has. Each type has a
-// `Value`, and Read(text, accepted), which returns the value or an error whose message is what is accepted.
-// `accepted` is that column of the row. A new type is one struct here. Only settings.h uses them, on any
-// thread; the text alone decides.
+// The types of settings.def: the texts that a setting takes, and the value of its field. Each type has a
+// `Value`, and Read(text, accepted), which returns the value or an error whose message lists the accepted
+// values. `accepted` is that column of the row. A new type is one struct here. Only settings.h uses them, on
+// any thread; the text alone decides.
 
 #ifndef SPILLWAY_INTEGRATION_SETTINGS_SETTING_TYPES_H_
 #define SPILLWAY_INTEGRATION_SETTINGS_SETTING_TYPES_H_

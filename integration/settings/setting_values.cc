@@ -22,9 +22,9 @@ std::string_view Trimmed(std::string_view text) {
 
 constexpr char kSizeForms[] = "a size such as 20GiB, 500MB or 4096";
 constexpr char kSizeOrPercentForms[] = "a size such as 20GiB or 500MB, or a share such as 60%";
-constexpr char kWholeBytes[] = "a size such as 20GiB, 500MB or 4096: without a unit it is whole bytes";
+constexpr char kWholeBytes[] = "a size such as 20GiB, 500MB or 4096: a number without a unit is whole bytes";
 constexpr char kWholeBytesOrPercent[] =
-    "a size such as 20GiB, 500MB or 4096: without a unit it is whole bytes; or a share such as 60%";
+    "a size such as 20GiB, 500MB or 4096: a number without a unit is whole bytes; or a share such as 60%";
 
 // Returns the bytes of one unit; 0 for a text that is none.
 double UnitBytes(std::string_view unit) {
@@ -60,7 +60,7 @@ absl::StatusOr<DirectoryEntry> ParseDirectory(std::string_view text) {
 constexpr double kYear = 365.0 * 24 * 3600 * 1e9;  // ns
 constexpr char kFaultForms[] =
     "none, or faults such as read:EIO:3s:30ms or 1@all:silence:10s:70s (read, write or all; an errno or "
-    "silence; from when on; for how long), separated by commas";
+    "silence; start; duration), separated by commas";
 
 constexpr char kDurationForms[] = "a time such as 30s or 5min, or none";
 constexpr char kModelForms[] =
@@ -179,7 +179,7 @@ absl::StatusOr<std::vector<std::vector<DirectoryEntry>>> ParseDirectories(std::s
     for (absl::string_view item : absl::StrSplit(rank, ',')) {
       SPILLWAY_ASSIGN_OR_RETURN(DirectoryEntry entry, ParseDirectory({item.data(), item.size()}));
       for (const DirectoryEntry& other : entries) {
-        if (other.path == entry.path) return absl::InvalidArgumentError("each directory once for each rank");
+        if (other.path == entry.path) return absl::InvalidArgumentError("each directory only once per rank");
       }
       entries.push_back(std::move(entry));
     }
@@ -199,7 +199,7 @@ absl::StatusOr<std::optional<WriteLimit>> ParseWriteLimit(std::string_view text)
                                                std::chrono::weeks(1), std::chrono::days(30)};
   static const auto* const kNames = new std::vector<std::string>{"hour", "day", "week", "month"};
   const auto refused = absl::InvalidArgumentError(
-      "none, 0, or a size from 2MiB on for each hour, day, week or month, such as 2TB/day");
+      "none, 0, or a size of at least 2MiB per hour, day, week or month, such as 2TB/day");
   const absl::string_view trimmed = Absl(Trimmed(text));
   if (absl::EqualsIgnoreCase(trimmed, "none")) return std::nullopt;
   if (trimmed == "0") return WriteLimit();

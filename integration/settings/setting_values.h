@@ -1,5 +1,5 @@
 // Readers of the values that settings take: sizes, switches, lists of directories. Pure functions of their
-// text; each error says what is accepted. settings.def has the names and meanings of the settings.
+// text; each error lists the accepted values. settings.def has the names and meanings of the settings.
 
 #ifndef SPILLWAY_INTEGRATION_SETTINGS_SETTING_VALUES_H_
 #define SPILLWAY_INTEGRATION_SETTINGS_SETTING_VALUES_H_

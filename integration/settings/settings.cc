@@ -102,7 +102,7 @@ class Reader {
       *target = *std::move(result);
     else
       status_ = absl::InvalidArgumentError(
-          absl::StrCat(LimitOf(source_, name), " is not accepted; accepted: ", result.status().message()));
+          absl::StrCat(LimitOf(source_, name), " is invalid; expected: ", result.status().message()));
   }
 
   const absl::Status& status() const { return status_; }
@@ -183,7 +183,7 @@ std::string NotAccepted(const SettingSource& source, const char* name, const std
   const char* const described = source.described ? source.described(name) : nullptr;
   const char* const value = source.value ? source.value(name) : nullptr;
   return absl::StrCat(described != nullptr ? described : VariableOf(name), value == nullptr ? "" : "=",
-                      value == nullptr ? "" : value, " is not accepted; accepted: ", accepted);
+                      value == nullptr ? "" : value, " is invalid; expected: ", accepted);
 }
 
 std::span<const SettingRow> SettingTable() { return kTable; }

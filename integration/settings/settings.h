@@ -2,8 +2,8 @@
 // reading of values. The engine reads them once, when it opens; `spillway run` reads them the same way, to
 // refuse early. The struct is constant after that. A wrong value is an error that stops the job at its start.
 // Values come from a source. The engine's source is the preload, which knows the variables and the keys
-// inside PyTorch's variables. Any thread may look at the table. Modules below this one get values and never
-// read the environment.
+// inside PyTorch's variables. Any thread may read the table. Modules below this one get values and never read
+// the environment.
 
 #ifndef SPILLWAY_INTEGRATION_SETTINGS_SETTINGS_H_
 #define SPILLWAY_INTEGRATION_SETTINGS_SETTINGS_H_
@@ -68,7 +68,7 @@ absl::StatusOr<Settings> ReadSettings(const SettingSource& source, std::vector<s
 // file becomes absolute. Any other value stays as it is.
 std::string IndependentOfFolder(const std::string& name, const std::string& value);
 
-// Returns a message like "SPILLWAY_POLICY=fifo is not accepted; accepted: plan or lru", with the name and the
+// Returns a message like "SPILLWAY_POLICY=fifo is invalid; expected: plan or lru", with the name and the
 // value of the source.
 std::string NotAccepted(const SettingSource& source, const char* name, const std::string& accepted);
 

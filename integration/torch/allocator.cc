@@ -20,7 +20,7 @@ namespace {
 constexpr int kSuccess = 0;
 constexpr int kInvalidValue = 1;
 constexpr int kOutOfMemory = 2;
-constexpr int kNotInitialised = 3;  // not started, after fork, or shut down
+constexpr int kNotInitialized = 3;  // not started, after fork, or shut down
 constexpr int kTimeout = 909;       // a wait that the user has limited (SPILLWAY_WAIT_LIMIT)
 constexpr int kUnknown = 999;       // a failure of the engine's own
 constexpr size_t kExabyte = size_t{1} << 60;
@@ -99,7 +99,7 @@ bool SpillwayAllocator::IsOurs(size_t bytes, c10::DeviceIndex device, cudaStream
 }
 
 void SpillwayAllocator::CheckEngine(int result, const char* what) const {
-  if (result == kSuccess || result == kNotInitialised) return;
+  if (result == kSuccess || result == kNotInitialized) return;
   const bool own = result == kInvalidValue || result == kTimeout || result == kUnknown;
   if (!own) C10_CUDA_CHECK(static_cast<cudaError_t>(result));
   TORCH_CHECK(false, "Spillway could not ", what, ": ", api_->last_error());
@@ -122,7 +122,7 @@ void* SpillwayAllocator::AllocateOurs(size_t bytes, c10::DeviceIndex device, cud
     LedgerOf(device).RecordRetry();
     result = api_->allocate(device, bytes, stream, &pointer);
   }
-  if (result == kNotInitialised) return nullptr;
+  if (result == kNotInitialized) return nullptr;
   if (result == kOutOfMemory) Refuse(bytes, device, stream, std::move(context));
   CheckEngine(result, "allocate");
   Enlist(pointer, bytes, device, stream, std::move(context));

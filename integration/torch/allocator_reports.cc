@@ -22,7 +22,7 @@ void SpillwayAllocator::GetReserved(c10::DeviceIndex device, size_t* now, size_t
   (void)api_->reserved_bytes(device, now, peak);
   if (!pool_memory_.used(device)) return;
   *now -= std::min(*now, pool_memory_.bytes(device));
-  *peak = *now;  // the engine's peak is of both together, so the peak counts from this look on
+  *peak = *now;  // the engine's peak is of both together, so the peak counts from this read on
 }
 
 // Native keeps no record of our bytes, so a peak of both together is noticed only here.

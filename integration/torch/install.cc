@@ -43,7 +43,7 @@ std::string WhyNot(const spillway_api* api, std::string_view release, torch_cuda
   if (native->name() != "native") {
     return "PyTorch uses its allocator '" + native->name() + "' (backend: in PYTORCH_CUDA_ALLOC_CONF)";
   }
-  if (native->initialized()) return "CUDA is already initialised in PyTorch";
+  if (native->initialized()) return "CUDA is already initialized in PyTorch";
   if (PyTorchVariable("PYTORCH_NO_CUDA_MEMORY_CACHING")) {
     return "PYTORCH_NO_CUDA_MEMORY_CACHING is set, which asks for an allocator without a cache";
   }

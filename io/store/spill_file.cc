@@ -31,7 +31,7 @@ constexpr int kNameAttempts = 16;
 constexpr char kNamePrefix[] = ".spillway-";
 constexpr size_t kNameLength = sizeof(kNamePrefix) - 1 + 16;
 constexpr char kAccepted[] =
-    "; accepted is an existing directory on a local disk, writable for this user and owned by it or by root, "
+    "; expected: an existing directory on a local disk, writable for this user and owned by it or by root, "
     "and with "
     "the sticky bit if it is writable for everybody";
 

@@ -7,15 +7,15 @@ absl::Status CheckOptions(const SpillStoreOptions& options) {
   if (options.request_bytes == 0 || options.request_bytes % kPageBytes != 0 ||
       options.request_bytes > kSlotBytes) {
     return absl::InvalidArgumentError("request_bytes is " + std::to_string(options.request_bytes) +
-                                      "; accepted is a multiple of 4096 up to " + std::to_string(kSlotBytes));
+                                      "; expected: a multiple of 4096 up to " + std::to_string(kSlotBytes));
   }
   if (options.requests_in_flight < 1 || options.requests_in_flight > 1024) {
     return absl::InvalidArgumentError("requests_in_flight is " + std::to_string(options.requests_in_flight) +
-                                      "; accepted is 1 to 1024");
+                                      "; expected: 1 to 1024");
   }
   if (options.growth_bytes < kSlotBytes) {
     return absl::InvalidArgumentError("growth_bytes is " + std::to_string(options.growth_bytes) +
-                                      "; accepted is " + std::to_string(kSlotBytes) + " or more");
+                                      "; expected: " + std::to_string(kSlotBytes) + " or more");
   }
   if (options.request_timeout <= std::chrono::nanoseconds::zero()) {
     return absl::InvalidArgumentError("request_timeout must be positive");

@@ -126,7 +126,7 @@ absl::Status WriteBudget::ExchangeRecord(uint64_t unrecorded, int64_t now, State
   struct stat info = {};
   if (fstat(file.get(), &info) != 0) return os::StatusFromErrno(errno, path.string());
   if (!S_ISREG(info.st_mode) || info.st_uid != geteuid())
-    return absl::FailedPreconditionError(path.string() + ": it is no file of this user");
+    return absl::FailedPreconditionError(path.string() + ": it is not a file of this user");
   if (!TakeLock(file.get())) return absl::UnavailableError(path.string() + ": another process has it locked");
 
   std::array<char, kLineBytes + 1> text{};

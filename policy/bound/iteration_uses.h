@@ -1,5 +1,5 @@
-// IterationUses: one iteration of a job as bytes and order alone: which block each launch uses, and what
-// comes next for the block. The bound on traffic works on it. Pure data; thread-safe; no call fails.
+// IterationUses: one iteration of a job as bytes and order alone: the blocks that each launch uses, and each
+// block's next use or free. The bound on traffic works on it. Pure data; thread-safe; no call fails.
 
 #ifndef SPILLWAY_POLICY_BOUND_ITERATION_USES_H_
 #define SPILLWAY_POLICY_BOUND_ITERATION_USES_H_

@@ -1,4 +1,4 @@
-// DeviceTape: what a training job does with the memory of its device, recorded in order: blocks that are
+// DeviceTape: a training job's operations on the memory of its device, recorded in order: blocks that are
 // allocated and freed, and launches that read and write them. Tensors are handles that share a block, as
 // PyTorch's share a storage: the last one to go frees it. The tape makes a Workload of the iteration between
 // StartIteration() and Finish(); the peak covers everything. The models of an iteration write on it. Pure;

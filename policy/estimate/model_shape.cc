@@ -140,20 +140,20 @@ absl::Status CheckShape(const ModelShape& shape) {
         Size{"vocabulary", shape.vocabulary, kMaxVocabulary}}) {
     if (size.value == 0 || size.value > size.most)
       return absl::InvalidArgumentError(
-          absl::StrCat(size.name, " = ", size.value, " is not accepted; accepted: 1 to ", size.most));
+          absl::StrCat(size.name, " = ", size.value, " is invalid; expected: 1 to ", size.most));
   }
   if (shape.heads * shape.head_width > kMaxWidth)
     return absl::InvalidArgumentError(absl::StrCat("heads x head width = ", shape.heads * shape.head_width,
-                                                   " is not accepted; accepted: up to ", kMaxWidth));
+                                                   " is invalid; expected: up to ", kMaxWidth));
   if (shape.decoder_layers > kMaxLayers || shape.positions > kMaxVocabulary ||
       shape.token_types > kMaxVocabulary || shape.buckets > kMaxVocabulary)
     return absl::InvalidArgumentError(
-        absl::StrCat("positions, token types or decoder layers are not accepted: ", "more than ",
+        absl::StrCat("positions, token types or decoder layers are invalid: ", "more than ",
                      kMaxVocabulary, " or ", kMaxLayers));
   if (shape.heads % shape.key_heads != 0)
-    return absl::InvalidArgumentError(absl::StrCat("heads = ", shape.heads, " is not accepted with ",
+    return absl::InvalidArgumentError(absl::StrCat("heads = ", shape.heads, " is invalid with ",
                                                    shape.key_heads,
-                                                   " key heads; accepted: a multiple of them"));
+                                                   " key heads; expected: a multiple of them"));
   return absl::OkStatus();
 }
 

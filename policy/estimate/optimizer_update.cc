@@ -123,7 +123,7 @@ absl::StatusOr<Optimizer> ParseOptimizer(absl::string_view name) {
   if (name == "adamw-fused") return Optimizer::kAdamWFused;
   if (name == "adamw-loop") return Optimizer::kAdamWLoop;
   return absl::InvalidArgumentError(
-      absl::StrCat("--optimizer=", name, " is not accepted; accepted: ", kOptimizerNames));
+      absl::StrCat("--optimizer=", name, " is invalid; expected: ", kOptimizerNames));
 }
 
 void Update(DeviceTape* tape, Optimizer optimizer, std::deque<Parameter>* parameters) {

@@ -14,7 +14,7 @@ constexpr double kMaxElements = 1e13;  // of one tensor
 absl::Status Within(const char* name, uint64_t value, uint64_t least, uint64_t most) {
   if (value >= least && value <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(name, "=", value, " is not accepted; accepted: ", least, " to ", most));
+      absl::StrCat(name, "=", value, " is invalid; expected: ", least, " to ", most));
 }
 
 // Returns the elements of the largest tensor that the options ask for.
@@ -50,7 +50,7 @@ absl::Status CheckOptions(const TrainingOptions& options) {
   }
   if (shape.positions > 0 && shape.positions < batch.tokens)
     return absl::InvalidArgumentError(absl::StrCat("--sequence=", batch.tokens,
-                                                   " is not accepted; accepted: up to ", shape.positions,
+                                                   " is invalid; expected: up to ", shape.positions,
                                                    ", the model's learned positions"));
   if (shape.family == Family::kT5 && (shape.decoder_layers == 0 || batch.targets == 0 || shape.buckets == 0))
     return absl::InvalidArgumentError("an encoder and decoder needs decoder layers, buckets and --target");
@@ -59,12 +59,12 @@ absl::Status CheckOptions(const TrainingOptions& options) {
         absl::StrCat("--batch=", batch.sequences, " with --sequence=", batch.tokens,
                      shape.family == Family::kT5 ? absl::StrCat(" and --target=", batch.targets) : "",
                      options.adapters.rank > 0 ? absl::StrCat(" and --lora=", options.adapters.rank) : "",
-                     " is not accepted: a tensor of more than 1e13 elements; accepted: smaller ones"));
+                     " is invalid: a tensor of more than 1e13 elements; expected: smaller ones"));
   if (static_cast<double>(shape.layers + shape.decoder_layers) * static_cast<double>(options.micro_batches) >
       kMaxLayersTimesBatches)
     return absl::InvalidArgumentError(
         absl::StrCat("--accumulate=", options.micro_batches,
-                     " is not accepted with so many layers; accepted: ", "layers x accumulate up to 20000"));
+                     " is invalid with so many layers; expected: ", "layers x accumulate up to 20000"));
   return absl::OkStatus();
 }
 

@@ -1,4 +1,4 @@
-// EstimateIteration: what one iteration of training a model does with its device's memory: its peak, and a
+// EstimateIteration: the use of the device's memory in one iteration of training a model: its peak, and a
 // Workload for the planner and the simulator, both from shapes alone. It runs through the job's first
 // iteration as well, in which PyTorch makes gradients and the optimizer's state. `spillway estimate` calls
 // it. Pure; takes some microseconds for each launch of two iterations.

@@ -8,9 +8,10 @@
 
 namespace spillway::policy {
 
-// The bytes of the tensors that one kernel names, and its workspace, as part of the most bytes that are live
-// at once: the mean over the kernels, the mean over time, and the most. (TERAIO, arXiv 2506.06472, reports
-// 1.7 % and less than 14 % of the GPU's memory for language models.) 0 if nothing lives.
+// One kernel's active bytes are the tensors that it names and its workspace. Each value is such bytes as a
+// part (0 to 1) of the job's peak of live bytes: the mean over the kernels, the mean over time, and the
+// largest. (TERAIO, arXiv 2506.06472, reports 1.7 % and less than 14 % of the GPU's memory for language
+// models.) All are 0 if nothing lives.
 struct ActiveShare {
   double by_kernel = 0, by_time = 0, most = 0;
 };

@@ -30,7 +30,9 @@ class TensorIntervals {
     for (uint32_t k : uses_) {
       if (Writes(k)) last_writer = static_cast<int32_t>(k);
     }
-    // Content at the start of the iteration: that of a persistent tensor was left by the iteration before.
+    // A version is one content of the tensor: a new one begins with each kernel that writes it. The content
+    // at the iteration's start is that which the last writer left in the iteration before, if the tensor is
+    // persistent. Both count as one version, since one copy elsewhere is good for intervals of either.
     uint32_t version = lifetimes->versions++;
     const uint32_t first_version = version;
     int32_t written = static_cast<int32_t>(uses_.front());

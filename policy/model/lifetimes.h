@@ -12,9 +12,9 @@
 
 namespace spillway::policy {
 
-// An interval between two uses, with at least one kernel in between: the tensor may be elsewhere. A
-// persistent tensor's last interval goes over the iteration's end. A tensor that lives on after its last use
-// has one from there to its free.
+// An interval between two uses, with at least one kernel in between, in which the tensor may be off the GPU.
+// A persistent tensor's last interval goes over the iteration's end. A tensor that lives on after its last
+// use has one from there to its free.
 struct IdleInterval {
   uint32_t tensor = 0;
   uint32_t after = 0;  // kernel of the last use

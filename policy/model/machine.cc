@@ -15,9 +15,9 @@ std::vector<Drive> DrivesOf(const Machine& machine) {
   return {{machine.ssd_read, machine.ssd_write}};
 }
 
-// What each drive can do is a triangle; what they can do together is the sum of the triangles. Its border
-// consists of their long sides, so each limit is the line along one of these, through the sum's outermost
-// corner.
+// The pairs (read, written) that one drive can do in a second fill a triangle; the pairs that all drives can
+// do together fill the sum of the triangles. The border of the sum consists of the triangles' long sides, so
+// each limit is the line along one long side, through the outermost corner of the sum.
 std::vector<SharedLimit> SharedLimits(const Machine& machine) {
   const std::vector<Drive> drives = DrivesOf(machine);
   std::vector<SharedLimit> limits;
@@ -55,7 +55,8 @@ LinkRates PossibleTogether(const Machine& machine, LinkRates measured) {
   return {in * machine.pcie_in, out * machine.pcie_out};
 }
 
-// Two lines through the corner that was measured: from the rate in alone, and from the rate out alone.
+// Each limit is a line through the corner that was measured: one from the rate in alone, one from the rate
+// out alone.
 std::vector<SharedLimit> LinkLimits(const Machine& machine) {
   if (!DirectionsShare(machine)) return {};
   const double in = machine.pcie_both.in / machine.pcie_in, out = machine.pcie_both.out / machine.pcie_out;
@@ -67,7 +68,8 @@ LinkRates LinkParts(const Machine& machine, LinkRates wanted) {
   wanted = {std::min(1.0, wanted.in), std::min(1.0, wanted.out)};
   if (!DirectionsShare(machine)) return wanted;
   const LinkRates corner{machine.pcie_both.in / machine.pcie_in, machine.pcie_both.out / machine.pcie_out};
-  // What the border of the region leaves to one direction beside the other.
+  // One direction wants less than it gets at the corner: the border of the region leaves this much to the
+  // other.
   if (wanted.in <= corner.in)
     return {wanted.in, std::min(wanted.out, 1 - wanted.in * (1 - corner.out) / corner.in)};
   if (wanted.out <= corner.out)
@@ -75,6 +77,9 @@ LinkRates LinkParts(const Machine& machine, LinkRates wanted) {
   return corner;
 }
 
+// A drive of a high speed(), in bytes per second that are both written and read, gets a large part of the
+// bytes: speed / all. It reads that part at its own rate, so all bytes together are read at read / (speed /
+// all) at most, and likewise written. The drive with the lowest such rate decides.
 Drive RatesTogether(const Machine& machine) {
   const std::vector<Drive> drives = DrivesOf(machine);
   if (drives.size() == 1) return drives.front();

@@ -1,6 +1,6 @@
-// MigrationPlan: what to move when, over one iteration of the job that repeats. RuntimePlanner makes it,
-// PlanCursor says when its ops may start, the allocator's PlanRunner carries it out. Data only, not changed
-// once it is made; any thread.
+// MigrationPlan: the moves of blocks over one iteration of a job that repeats, each with the launches between
+// which it is of use. RuntimePlanner makes it, PlanCursor says when its ops may start, the allocator's
+// PlanRunner carries it out. Data only, not changed once it is made; any thread.
 
 #ifndef SPILLWAY_POLICY_MODEL_PLAN_H_
 #define SPILLWAY_POLICY_MODEL_PLAN_H_
@@ -55,29 +55,29 @@ struct RunAhead {
   Nanos nanos = 2'000'000;
 };
 
-// The ops of one idle interval for which a block is away: a kDrop; before it a kCopyOut, unless one of an
-// earlier interval, of the same iteration or the one before, has copied the same content (then the drop is
-// clean); after it a kFetch, unless the block is freed while it is away. A kCopyOut whose copy is there
-// already and good costs nothing. A kDrop waits for its copy to be complete. If the block's next use
-// overtakes it, the kDrop is left out, and its kFetch with it.
+// A block that is away for one idle interval has up to three ops there: a kDrop; before it a kCopyOut, unless
+// one of an earlier interval, of the same iteration or the one before, has copied the same content (then the
+// drop is clean); after it a kFetch, unless the block is freed while it is away. A kCopyOut of a block that
+// has a good copy already costs nothing. A kDrop waits until its copy is complete. If the block's next use
+// overtakes the kDrop, it is left out, and its kFetch with it.
 struct MigrationPlan {
   LaunchIndex start = 0;                 // index of the launch at position 0; iterations follow without a gap
   uint32_t iteration_launches = 0;       // launches in the iteration, at least 1
   std::vector<ExpectedLaunch> launches;  // iteration_launches of them
   std::vector<TraceBlock> uses;          // by launch
-  // In the order of their earliest starts, the same in each iteration. Of those that may start at once:
-  // drops, then copies out, then fetches, each in the order of `needed`. `needed` decides which transfer goes
-  // next in a copy queue.
+  // Ordered by their earliest starts, the same in each iteration. Ops that may start at once are ordered as
+  // drops, then copies out, then fetches, each by `needed`. `needed` decides which transfer goes next in a
+  // copy queue.
   std::vector<PlanOp> ops;
   // The job has departed from the plan (PlanHints): its ops are carried out as far as there is memory to
   // spare, and blocks leave as without a plan.
   bool hints = false;
 
-  // What the plan counts on, from here to the end; empty or 0 when it does not.
+  // The members from here on are the plan's assumptions; one that it does not make is empty or 0.
 
-  // By position: bytes of the iteration's blocks on the GPU while the GPU is at that launch, or the host is
-  // about to be. Blocks are away from their drop to PlanOp::needed of their fetch. A block that is fetched
-  // ahead adds to those from the fetch to there, and none may then exceed the budget.
+  // Bytes of the iteration's blocks on the GPU, by position: while the GPU is at that launch, or the host is
+  // about to be. A block is away from its drop to PlanOp::needed of its fetch. A block that is fetched ahead
+  // adds its bytes from the fetch to there, and no sum may then exceed the budget.
   std::vector<int64_t> expected_bytes;
   std::vector<Nanos> durations;  // by position, of each launch on the GPU
   Bytes budget_bytes = 0;        // for the iteration's blocks
@@ -86,7 +86,8 @@ struct MigrationPlan {
   uint32_t PositionOf(LaunchIndex index) const {
     return static_cast<uint32_t>((index - start) % iteration_launches);
   }
-  // How many launches may be uncompleted when the one at `position` goes. `durations` must be known.
+  // The number of launches that may be uncompleted when the launch at `position` goes. `durations` must be
+  // known.
   uint32_t LaunchesAhead(uint32_t position) const {
     uint32_t ahead = 0;
     for (Nanos time = 0; ahead < kMaxAhead && (ahead < run_ahead.launches || time < run_ahead.nanos);) {
@@ -95,7 +96,7 @@ struct MigrationPlan {
     }
     return ahead;
   }
-  // More launches than these are never counted back: no driver queues more.
+  // The most launches that LaunchesAhead counts back: no driver queues more.
   static constexpr uint32_t kMaxAhead = 1024;
 };
 

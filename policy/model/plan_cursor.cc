@@ -11,9 +11,10 @@ using BlockPlace = PlanBlockView::Place;
 constexpr size_t kMaxCopiesUnderWay = 2;
 // An idle interval of unknown length is taken to be long enough from so many launches on.
 constexpr LaunchIndex kLaunchesOfAGap = 8;
-// Entries that one Poll looks at. Those behind are wanted later; their turn comes as these start or go.
+// Entries of a queue that one Poll considers, which bounds its time. Entries behind are wanted later; their
+// turn comes as these start or go.
 constexpr int kMaxScans = 128;
-constexpr int kMaxStarts = 4;  // then it is looked again at what has ended: each start maps a block
+constexpr int kMaxStarts = 4;  // of one Poll: a start maps a block, and completions should not wait for many
 
 PlanBlock BlockOf(TraceBlock block) { return static_cast<PlanBlock>(block); }
 size_t QueueOf(PlanTier tier) { return static_cast<size_t>(tier); }
@@ -63,8 +64,8 @@ void PlanCursor::SortOps() {
   }
 }
 
-// At the host's place, or at the plan's start when that was less than an iteration ago: ops of what was
-// launched meanwhile may still be of use.
+// Places the turns at the host's place, or at the plan's start if that was less than an iteration ago: ops of
+// launches made meanwhile may still be of use.
 void PlanCursor::PlaceTurns() {
   LaunchIndex now = Now();
   if (now - plan_->start < plan_->iteration_launches) now = plan_->start;
@@ -148,9 +149,9 @@ bool PlanCursor::PollEvictions() {
 
 bool PlanCursor::TryDrop(const Drop& drop) {
   const bool started = mover_.Visit(drop.block, drop.tier, [&](const PlanBlockView& view) {
-    // Used by a later launch already: the host has run past the whole idle interval.
+    // A later launch has used it already: the host has run past the whole idle interval.
     if (!view.live || view.used > drop.used + 1) return PlanMove::kNothing;
-    // So late that it would not be away for half of the time.
+    // It is too late: the block would be away for less than half of the interval.
     if (2 * (gpu_ - std::min(gpu_, drop.used)) > NextUse(drop.block, drop.used + 1) - drop.used)
       return PlanMove::kNothing;
     if (view.place == BlockPlace::kLeaving || view.place == BlockPlace::kDraining)
@@ -161,7 +162,7 @@ bool PlanCursor::TryDrop(const Drop& drop) {
   return started;
 }
 
-// Whether an eviction of the plan's is still on its way to that tier.
+// Whether an eviction of the plan is still on its way to that tier.
 bool PlanCursor::EvictsTo(PlanTier tier) {
   return std::ranges::any_of(evictions_under_way_, [tier](const Drop& one) { return one.tier == tier; });
 }
@@ -175,10 +176,10 @@ bool PlanCursor::PollCopies() {
   }
   ScanCopiesUnderWay();
   bool progress = false;
-  int looks = 0;
+  int scans = 0;
   for (auto it = copies_waiting_.begin();
-       it != copies_waiting_.end() && copies_under_way_.size() < kMaxCopiesUnderWay && looks < kMaxScans;
-       ++looks) {
+       it != copies_waiting_.end() && copies_under_way_.size() < kMaxCopiesUnderWay && scans < kMaxScans;
+       ++scans) {
     if (it->wanted <= gpu_) {  // its drop has come and copies it
       it = copies_waiting_.erase(it);
       continue;
@@ -197,7 +198,8 @@ bool PlanCursor::PollCopies() {
   return progress;
 }
 
-// A copy that a launch took back waits for the next idle interval.
+// Forgets the evictions and copies that have ended. A copy that a launch took back waits for the next idle
+// interval.
 void PlanCursor::ScanCopiesUnderWay() {
   std::erase_if(evictions_under_way_, [this](const Drop& eviction) {
     bool ended = false;
@@ -238,12 +240,13 @@ bool PlanCursor::LongEnough(const Copy& copy, Bytes bytes) const {
   return static_cast<double>(gap.nanos) > 1.5 * (static_cast<double>(bytes) / rate * 1e9);
 }
 
-// Those whose earliest start has come.
+// Queues the fetches whose earliest start has come.
 void PlanCursor::QueueFetches() {
   for (size_t tried = 0; tried < fetches_.ops.size(); ++tried, fetches_.Next()) {
     if (IndexOf(fetches_.iteration, fetches_.op().launch) > std::max(gpu_, plan_->start)) break;
     const LaunchIndex due = NeededAt(fetches_);
-    // It may be due before the use itself. Until that launch has come, late is better than never.
+    // The fetch may be due before the block's use. A late fetch is better than none until the launch of that
+    // use has come.
     const PlanBlock block = BlockOf(fetches_.op().block);
     const LaunchIndex use = NextUse(block, due);
     if (use != kNever) WaitToFetch(fetches_.op().tier, {due, block, use});
@@ -262,7 +265,8 @@ void PlanCursor::WaitToFetch(PlanTier tier, const Fetch& fetch) {
   fetches_waiting_[QueueOf(tier)].insert(fetch);
 }
 
-// In the order of need over both tiers, as long as their queues may start another.
+// Starts fetches in the order of need over both tiers, as long as their queues may start another. A block
+// that turns out to lie on the other tier changes queues.
 bool PlanCursor::PollFetches() {
   headroom_.MoveTo(gpu_);
   bytes_wanted_ = 0;
@@ -271,14 +275,14 @@ bool PlanCursor::PollFetches() {
   const LaunchIndex host = mover_.Launched();
   std::array next = {fetches_waiting_[0].begin(), fetches_waiting_[1].begin()};
   const auto may = [&](size_t tier) { return !blocked[tier] && next[tier] != fetches_waiting_[tier].end(); };
-  for (int looks = 0, started = 0; looks < kMaxScans && started < kMaxStarts && (may(0) || may(1));) {
+  for (int scans = 0, started = 0; scans < kMaxScans && started < kMaxStarts && (may(0) || may(1));) {
     const size_t tier = !may(1) || (may(0) && *next[0] < *next[1]) ? 0 : 1;
     const Fetch fetch = *next[tier];
     if (fetch.use < host) {  // its use is over
       next[tier] = fetches_waiting_[tier].erase(next[tier]);
       continue;
     }
-    ++looks;
+    ++scans;
     auto seen = static_cast<PlanTier>(tier);
     const Start result = TryFetch(fetch, &blocked, &seen);
     const bool elsewhere = QueueOf(seen) != tier;
@@ -294,8 +298,8 @@ bool PlanCursor::PollFetches() {
   return progress;
 }
 
-// Forgets those that have ended. One that was taken back does not count as there any more and waits for its
-// turn again.
+// Forgets the fetches that have ended. One that was taken back does not count as on the GPU any more, and
+// waits for its turn again.
 bool PlanCursor::ScanFetchesUnderWay() {
   return std::erase_if(fetches_under_way_, [this](const FetchUnderWay& one) {
            bool ended = false;
@@ -311,7 +315,7 @@ bool PlanCursor::ScanFetchesUnderWay() {
          }) != 0;
 }
 
-// Enough for the tier to have work until the next Poll, no more: memory is taken at the start.
+// The tier should have work until the next Poll, but no more: a fetch takes its memory at its start.
 bool PlanCursor::IsBusy(PlanTier tier) const {
   size_t fetches = 0;
   Bytes bytes = 0;
@@ -328,7 +332,8 @@ PlanCursor::Start PlanCursor::TryFetch(const Fetch& fetch, Blocked* blocked, Pla
   Start result = Start::kNothingToDo;
   Bytes bytes = 0;
   const bool started = mover_.Visit(fetch.block, *seen, [&](const PlanBlockView& view) {
-    // It is on its way, there, freed, or may not return yet: it stays in the queue until its use is over.
+    // The block is on its way, on the GPU, freed, or may not return yet: the fetch stays in the queue until
+    // its use is over.
     if (view.place != BlockPlace::kAway || !view.may_return) return PlanMove::kNothing;
     *seen = view.tier;
     bytes = view.bytes;

@@ -1,16 +1,20 @@
-// PlanCursor: when an op of a MigrationPlan may start. Given the GPU's progress, it goes through the plan's
-// ops and has its PlanMover begin those that may start. Keeps no clock, moves no bytes, takes no lock.
-// PlanRunner drives it by what completes on a device, tests by what a simulated job does. One thread at a
-// time; nothing fails: an op that cannot start is left out, and its block moves on demand.
+// PlanCursor decides when an op of a MigrationPlan may start. It follows the GPU's progress through the
+// plan's ops and has its PlanMover begin those that may start. It keeps no clock, moves no bytes and takes no
+// lock. PlanRunner drives it by the completions on a device, BlockMachine and tests by those of a simulated
+// job. One thread at a time. No call fails: an op that cannot start is left out, and its block moves on
+// demand.
 //
 // The rules:
-// - A drop starts when its launch has completed, unless the host has used the block again since, or half of
-//   the idle interval is over. It waits for a copy out of the block that is under way.
-// - A copy out waits, from its launch's completion on, for an idle interval between two uses that is long
-//   enough: the most urgent first, few at a time. Once its drop has come, it is made with the drop.
-// - A fetch waits from its earliest start, in one queue per tier, in the order of need, until there is
-//   headroom during all launches up to its need and free memory now. What the host asks for next needs only
-//   the memory. A fetch that must wait blocks its own queue, not the other.
+// - A drop starts when its launch has completed. It is left out if the host has used the block again since,
+//   or if half of the idle interval is over: the block would hardly be away. It waits for a copy out of the
+//   block that is under way.
+// - A copy out may start when its launch has completed, in an idle interval of the block that is long enough
+//   for it: a launch that names the block takes the copy back. The most urgent copy goes first, few are under
+//   way at a time, and evictions to the same tier go before. A copy whose drop has come is made with the
+//   drop.
+// - A fetch enters the queue of its tier at its earliest start; queues are in the order of need. It starts
+//   when there is headroom during all launches up to its need, and free memory now. A fetch whose need the
+//   host has reached needs only the memory. A fetch that must wait blocks its own queue, not the other.
 
 #ifndef SPILLWAY_POLICY_MODEL_PLAN_CURSOR_H_
 #define SPILLWAY_POLICY_MODEL_PLAN_CURSOR_H_
@@ -31,7 +35,7 @@
 
 namespace spillway::policy {
 
-// The low half of a TraceBlock: the block, whatever tensor it is given to.
+// The low half of a TraceBlock: the block's id, whichever tensor it belongs to.
 using PlanBlock = uint32_t;
 
 // A block as its mover sees it now.
@@ -71,7 +75,7 @@ class PlanMover {
   virtual bool Completed(LaunchIndex launch) = 0;
   // Launches before this one have passed the gate.
   virtual LaunchIndex Launched() const = 0;
-  // Whether so many fetches of so many bytes under way from the tier are enough.
+  // Whether `fetches` fetches under way from the tier, of `bytes` bytes together, are enough for now.
   virtual bool IsBusy(PlanTier tier, size_t fetches, Bytes bytes) const = 0;
   // Bytes per second that copies out to the tier have reached; 0: not known.
   virtual double RateOut(PlanTier tier) const = 0;
@@ -81,20 +85,20 @@ class PlanCursor {
  public:
   explicit PlanCursor(PlanMover* mover) : mover_(*mover) {}
 
-  // Puts `plan` in force; null: there is nothing to do. Moves under way go on. `gpu`: launches before it have
-  // completed.
+  // Puts `plan` in force; with null the cursor does nothing. Moves under way go on. `gpu`: launches before it
+  // have completed.
   void Reset(std::shared_ptr<const MigrationPlan> plan, LaunchIndex gpu);
   bool active() const { return plan_ != nullptr; }
 
-  // Begins what may start now; true when something has begun or ended. `gpu`: launches before it have
+  // Begins the moves that may start now. True when a move has begun or ended. `gpu`: launches before it have
   // completed. `memory_wanted`: a launch waits for memory, so nothing is fetched ahead.
   bool Poll(LaunchIndex gpu, bool memory_wanted);
-  // A block of so many bytes leaves outside the plan: it is to come back for its next use.
+  // Records that a block of `bytes` bytes leaves outside of the plan: it is fetched for its next use.
   void RecordUnplanned(PlanBlock block, Bytes bytes, LaunchIndex gpu);
 
-  // Free bytes that a fetch waits for which may start otherwise; 0: none does.
+  // The bytes that must be free for a fetch that may start otherwise; 0: no fetch waits for memory alone.
   Bytes bytes_wanted() const { return bytes_wanted_; }
-  // Next uses count from here on: the host's place, or the plan's start if that is later.
+  // The launch from which next uses count: the host's place, or the plan's start if that is later.
   LaunchIndex Now() const;
   // The first launch from `from` on that uses the block by the plan; kNever without a plan or a use.
   LaunchIndex NextUse(PlanBlock block, LaunchIndex from) const;
@@ -177,7 +181,7 @@ class PlanCursor {
   std::set<Copy> copies_waiting_;
   std::vector<Copy> copies_under_way_;
   std::vector<Drop> evictions_under_way_;  // of the plan; in PollCopies without those that have ended
-  // By tier: where the block was seen last, or is to come from by the plan.
+  // One set for each tier: that where the block was seen last, or else the plan's.
   std::array<std::set<Fetch>, 2> fetches_waiting_;
   std::vector<FetchUnderWay> fetches_under_way_;
   Headroom headroom_;

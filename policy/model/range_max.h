@@ -1,6 +1,11 @@
-// RangeMax: values over places 0 .. n - 1, with adding to a range and the greatest value of a range, both in
+// RangeMax: values over places 0 .. n - 1. Adding to a range, and finding the greatest value of a range, take
 // logarithmic time. Planners ask it whether a block fits from one kernel to another. One thread; nothing
 // fails.
+//
+// It is a segment tree. Node 1 covers all places, and nodes 2k and 2k + 1 cover the halves of node k. A node
+// has the greatest value of its range without the additions to whole ranges above it: an addition stops at
+// the nodes that lie within its range and is never pushed further down, so a query adds the additions of the
+// nodes that it passes.
 
 #ifndef SPILLWAY_POLICY_MODEL_RANGE_MAX_H_
 #define SPILLWAY_POLICY_MODEL_RANGE_MAX_H_
@@ -15,9 +20,9 @@ class RangeMax {
  public:
   explicit RangeMax(const std::vector<int64_t>& values);
 
-  // To each place of [begin, end). Empty ranges are fine.
+  // Adds to each place of [begin, end). Empty ranges are fine.
   void Add(size_t begin, size_t end, int64_t delta) { AddIn(1, 0, size_, begin, end, delta); }
-  // Greatest of [begin, end); the least int64 when empty.
+  // The greatest value of [begin, end); far below any value when the range is empty.
   int64_t Max(size_t begin, size_t end) const { return MaxIn(1, 0, size_, begin, end); }
 
  private:

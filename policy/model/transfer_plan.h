@@ -1,8 +1,10 @@
 // TransferPlan: which parts of which tensors are away from the GPU in which idle intervals, over one
 // iteration that repeats, and to which tier they go. PlanSearch makes it, the simulator executes it,
-// RuntimePlanner turns it into a MigrationPlan. Data only. Its triggers follow from the intervals: the copy
-// out may start when the content has been written; the GPU copy is dropped when the copy is complete and the
-// last use is over; the way back starts as early as the headroom of all kernels up to the next use allows.
+// RuntimePlanner turns it into a MigrationPlan. Data only.
+//
+// The plan has no times: its triggers follow from the intervals. A copy out may start when the content has
+// been written. The GPU copy is dropped when the copy is complete and the last use is over. The way back
+// starts as early as the headroom of all kernels up to the next use allows.
 
 #ifndef SPILLWAY_POLICY_MODEL_TRANSFER_PLAN_H_
 #define SPILLWAY_POLICY_MODEL_TRANSFER_PLAN_H_
@@ -22,8 +24,8 @@ struct PlannedEviction {
   uint32_t last_piece = 0;  // exclusive
   uint32_t from = 0;        // kernel from which on the plan counts them as away; after + 1 .. before - 1
   PlanTier tier = PlanTier::kHost;
-  // How long before the start of its next use its read from the host has to begin, so that it and all later
-  // reads are in time (FindReadLeads in planner/tier_choice.h). Used when the plan has a host_lead.
+  // The time before the start of its next use at which its read from the host has to begin, so that it and
+  // all later reads are in time (FindReadLeads in planner/tier_choice.h). Used when the plan has a host_lead.
   Nanos read_lead = 0;
 };
 
@@ -31,7 +33,8 @@ struct TransferPlan {
   std::vector<PlannedEviction> evictions;
   std::vector<Nanos> kernel_times;  // what the plan takes kernels to last, waits included
   bool early_writes = true;  // false: copies out start only after the last use, as most planners have it
-  // Reads from the host start at most so long before their read_lead; negative: as early as headroom allows.
+  // Reads from the host start at most this long before their read_lead; negative: as early as headroom
+  // allows.
   Nanos host_lead = -1;
 };
 

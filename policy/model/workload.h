@@ -1,7 +1,7 @@
 // Workload: one iteration of a job that repeats: kernels in execution order with their durations, and the
 // tensors that they read and write. The planners, the bounds and the simulator work on it. Data only;
-// workload_file and workload_csv make it from bytes, recorded_workload from a trace. CheckWorkload reports
-// what is wrong with one.
+// workload_file and workload_csv make it from bytes, recorded_workload from a trace. CheckWorkload finds the
+// errors of one.
 
 #ifndef SPILLWAY_POLICY_MODEL_WORKLOAD_H_
 #define SPILLWAY_POLICY_MODEL_WORKLOAD_H_
@@ -25,8 +25,8 @@ struct WorkloadKernel {
   Bytes workspace_bytes = 0;      // scratch memory of this kernel alone
 };
 
-// A life from the start of kernel `first` to the end of kernel `last`; over the iteration's end if `last` is
-// less.
+// A life from the start of kernel `first` to the end of kernel `last`. It goes over the iteration's end if
+// `last` is less.
 struct TensorLife {
   uint32_t first = 0;
   uint32_t last = 0;

@@ -60,7 +60,7 @@ absl::StatusOr<LpSolution> SolveLp(const LpProblem& problem) {
     model.reset(Clp_newModel());
     status = Solve(problem, kDualSimplex, kNoPresolve, model.get());
   }
-  if (status == 1) return absl::FailedPreconditionError("the linear programme has no solution");
+  if (status == 1) return absl::FailedPreconditionError("the linear program has no solution");
   if (status != 0) return absl::InternalError(absl::StrCat("the solver stopped with status ", status));
   LpSolution solution;
   solution.objective = Clp_objectiveValue(model.get());

@@ -181,7 +181,7 @@ class TrainingIteration {
 
 absl::Status NotAccepted(absl::string_view text) {
   return absl::InvalidArgumentError(absl::StrCat("'", text,
-                                                 "' is not accepted for a model; accepted: layers, batch, "
+                                                 "' is invalid for a model; expected: layers, batch, "
                                                  "sequence, micro_batches, tensor_parallel (a power of "
                                                  "two, 8 at most), precision=bf16|fp32, tflops, bandwidth"));
 }

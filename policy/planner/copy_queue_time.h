@@ -1,6 +1,10 @@
 // CopyQueueTime: the free time of one copy queue over an iteration that repeats, kernel by kernel. Choices
 // take the earliest or the latest free time of a stretch of kernels, which may go over the iteration's end.
 // Used while a plan is made; one thread; nothing fails.
+//
+// A queue can copy during a kernel for as long as the kernel lasts, so the free time begins as the kernels'
+// durations. Sums over stretches come from a binary indexed tree. Kernels whose time is used up are skipped
+// by chains, one forward and one backward, which are shortened as they are walked, as in a union-find.
 
 #ifndef SPILLWAY_POLICY_PLANNER_COPY_QUEUE_TIME_H_
 #define SPILLWAY_POLICY_PLANNER_COPY_QUEUE_TIME_H_
@@ -12,23 +16,24 @@
 
 namespace spillway::policy {
 
-// What a copy of so many bytes takes at `rate` bytes a second.
+// The time of a copy of `bytes` at `rate` bytes per second.
 inline Nanos TimeFor(Bytes bytes, double rate) {
   return static_cast<Nanos>(static_cast<double>(bytes) / rate * kNanosPerSecond);
 }
 
 class CopyQueueTime {
  public:
-  // Free time during each kernel.
+  // `durations`: of each kernel, all of it free.
   explicit CopyQueueTime(const std::vector<Nanos>& durations);
 
   // Positions are any integers, taken modulo the number of kernels; a stretch [begin, end) longer than an
   // iteration counts as its last iteration. Logarithmic time each (Take: per kernel whose time is used up).
   Nanos Free(int64_t begin, int64_t end) const;
-  // Takes the earliest time of the stretch, which must have that much. Returns the position of the last
-  // kernel whose time was taken (begin - 1 when `time` is 0).
+  // Takes `time` from the earliest free time of the stretch, as far as it has that much. Returns the position
+  // of the last kernel whose time was taken (begin - 1 when none was).
   int64_t TakeEarliest(int64_t begin, int64_t end, Nanos time);
-  // The latest; returns the position of the first kernel whose time was taken (end when `time` is 0).
+  // Takes the latest free time instead. Returns the position of the first kernel whose time was taken (end
+  // when none was).
   int64_t TakeLatest(int64_t begin, int64_t end, Nanos time);
 
  private:

@@ -20,7 +20,8 @@ PlanHints::PlanHints(const Trace& iteration, const MigrationPlan& plan) {
   std::erase_if(hints->ops, [this](const PlanOp& op) {
     return op.kind == PlanOpKind::kDrop || !persistent_.contains(op.block);
   });
-  // What else is on the GPU is another iteration's: free memory alone says what fits.
+  // The plan's expected bytes are those of another form of the iteration, so its budget limits nothing: free
+  // memory alone decides what fits.
   hints->budget_bytes = std::numeric_limits<int64_t>::max() / 4;
   start_ = plan.start;
   plan_ = std::move(hints);
@@ -43,7 +44,7 @@ uint64_t PlanHints::PlaceOf(const LaunchRecord& launch) const {
   return signature.value();
 }
 
-// The one that is the fewest launches away, around the iteration's end, too.
+// The position that is the fewest launches away, around the iteration's end, too.
 uint32_t PlanHints::Nearest(const std::vector<uint32_t>& positions, uint32_t expected) const {
   const uint32_t size = plan_->iteration_launches;
   const auto after = std::ranges::lower_bound(positions, expected);

@@ -1,8 +1,8 @@
-// PlanHints: what of a plan is still of use after the job has departed from it. Most of what an iteration
-// does with persistent blocks (weights, optimizer states) it does in any form of it: these are fetched and
-// copied out as the plan says, while blocks leave as without a plan. The launches that follow say where in
-// the plan the job is. The predictor keeps one from a departure on until the job is on a known sequence
-// again. One thread; nothing fails.
+// PlanHints: the part of a plan that is still of use after the job has departed from it. An iteration does
+// mostly the same with its persistent blocks (weights, optimizer states) in any of its forms. They are
+// therefore fetched and copied out as the plan says, while blocks leave as without a plan. The launches that
+// follow show the job's place in the plan. The predictor keeps one PlanHints from a departure until the job
+// is on a known sequence again. One thread; nothing fails.
 
 #ifndef SPILLWAY_POLICY_PLANNER_PLAN_HINTS_H_
 #define SPILLWAY_POLICY_PLANNER_PLAN_HINTS_H_
@@ -27,16 +27,16 @@ class PlanHints {
   // has been too long without a launch of the plan. Copies the plan after its place has moved.
   std::shared_ptr<const MigrationPlan> Plan();
 
-  // The job has made this launch. True when Plan() has changed: the place in it moves to the nearest launch
-  // with the same function and the same persistent blocks. A quarter of an iteration without such a launch
-  // ends it.
+  // Follows the job's next launch: the place in the plan moves to the nearest launch with the same function
+  // and the same persistent blocks. A quarter of an iteration without such a launch ends the hints. True when
+  // Plan() has changed.
   bool Follow(LaunchIndex index, const LaunchRecord& launch);
 
  private:
   uint64_t PlaceOf(const LaunchRecord& launch) const;
   uint32_t Nearest(const std::vector<uint32_t>& positions, uint32_t expected) const;
 
-  std::unordered_set<TraceBlock> persistent_;  // neither handed out nor freed in the iteration
+  std::unordered_set<TraceBlock> persistent_;  // neither allocated nor freed in the iteration
   // Positions, ascending, by a signature of the function and of the persistent blocks.
   std::unordered_map<uint64_t, std::vector<uint32_t>> positions_;
   std::shared_ptr<const MigrationPlan> plan_;

@@ -20,7 +20,7 @@ bool UsesDisk(const TransferPlan& plan) {
                      [](const PlannedEviction& eviction) { return eviction.tier == PlanTier::kDisk; });
 }
 
-// What plans count on.
+// The machine with the rates that its drives reach together, which plans can count on.
 Machine Planned(Machine machine) {
   const Drive together = RatesTogether(machine);
   machine.ssd_read = together.read;
@@ -28,7 +28,7 @@ Machine Planned(Machine machine) {
   return machine;
 }
 
-// Of copies of which the part `share` goes over the drives, one after the other.
+// The rate of copies that are made one after the other, of which the part `share` goes over the drives.
 double InTurn(double link, double drives, double share) {
   return 1 / (share / std::min(link, drives) + (1 - share) / link);
 }
@@ -70,17 +70,18 @@ PlanSearch::PlanSearch(const Workload& workload, const Lifetimes& lifetimes, con
 }
 
 void PlanSearch::AddSettings() {
-  // Where the links limit everything, the fewest bytes may win, whether or not there is time to write them.
+  // The fewest bytes may win where the links limit everything, whether or not there is time to write them.
   Setting fewest = settings_[0];
   fewest.write_ledger = false;
   settings_.insert(settings_.begin() + 1, fewest);
-  // Where many next uses lie close together, what has time to return is better than what is used last.
+  // Tensors that have time to return are better than those used last where many next uses lie close together.
   Setting returning = settings_[0];
   returning.read_ledger = true;
   settings_.push_back(returning);
   returning.early_returns = true;
   settings_.push_back(returning);
-  // Where the disk limits, less leaves in time than the link alone would carry.
+  // The disk lets less leave in time than the link alone would carry. A plan made for that rate sends less to
+  // the disk than the first, so three quarters of the first plan's part are tried, too.
   if (disk_share_ > 0) {
     for (const double part : {1.0, 0.75}) {
       Setting blended = settings_[0];
@@ -88,13 +89,13 @@ void PlanSearch::AddSettings() {
       settings_.push_back(blended);
     }
   }
-  // Where the links limit everything, what need not move both ways is better than what is used last.
+  // Tensors that need not move both ways are better than those used last where the links limit everything.
   for (Setting one_way : {settings_[0], fewest}) {
     one_way.one_way_first = true;
     settings_.push_back(one_way);
   }
   if (!DirectionsShare(machine_)) return;
-  // Where both directions run most of the time, there is less time for copies than either has alone.
+  // Copies have less time than either direction has alone where both directions run most of the time.
   for (Setting both_run : {settings_[0], returning}) {
     both_run.both_run = true;
     settings_.push_back(both_run);
@@ -131,7 +132,7 @@ TransferPlan PlanSearch::Make(const Setting& setting, const std::vector<Nanos>& 
   return plan;
 }
 
-// Of the bytes that leave, the part that goes to the disk.
+// The part of the leaving bytes that goes to the disk.
 double PlanSearch::DiskShare(const TransferPlan& plan) const {
   double disk = 0, all = 0;
   for (const PlannedEviction& eviction : plan.evictions) {
@@ -164,7 +165,7 @@ absl::StatusOr<Execution> PlanSearch::Try(TransferPlan plan) {
   return result;
 }
 
-// The search for independent directions goes on; what it found is tried when it has ended.
+// Continues the search for independent directions, and tries its best plan when it has ended.
 absl::StatusOr<bool> PlanSearch::ImproveAlone() {
   if (alone_ == nullptr) return false;
   auto more = alone_->Improve();
@@ -187,6 +188,7 @@ absl::StatusOr<bool> PlanSearch::Improve() {
   if (!result.ok()) return result.status();
   Setting& setting = settings_[setting_];
   if (setting.best == 0 || result->iteration < setting.best) setting.best = result->iteration;
+  // The mean with the waits of the rounds before damps the feedback.
   for (size_t k = 0; k < waits_.size(); ++k) {
     waits_[k] = round_ == 0 ? result->read_waits[k] : (waits_[k] + result->read_waits[k]) / 2;
     times_[k] = nominal_[k] + waits_[k];
@@ -196,7 +198,7 @@ absl::StatusOr<bool> PlanSearch::Improve() {
   return true;
 }
 
-// The first pass tries each setting once; after it, the best ones get the rounds.
+// The first pass tries each setting once, without feedback. Then the best settings get the rounds.
 void PlanSearch::NextSetting() {
   round_ = 0;
   times_ = nominal_;

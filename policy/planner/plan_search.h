@@ -1,7 +1,8 @@
-// PlanSearch: the planner. Makes a first plan at once, then better ones: each is tried on a simulated
-// machine, the times that kernels waited for bytes are added to the kernel times, and the best plan is kept.
-// docs/planner.md describes the method. RuntimePlanner and `spillway simulate` use it. One thread at a time.
-// A trial fails where the workload cannot run on the machine.
+// PlanSearch: the planner. It makes a first plan at once, then better ones. Each plan is tried on a simulated
+// machine, and the best one is kept. The times for which kernels waited for bytes in a trial are added to the
+// kernel times from which the next plan is made. docs/planner.md describes the method. RuntimePlanner and
+// `spillway simulate` use it. One thread at a time. A trial fails where the workload cannot run on the
+// machine.
 
 #ifndef SPILLWAY_POLICY_PLANNER_PLAN_SEARCH_H_
 #define SPILLWAY_POLICY_PLANNER_PLAN_SEARCH_H_
@@ -24,10 +25,11 @@ struct SearchOptions {
   uint32_t rounds = 8;         // of feedback, per setting, at most
   double good_enough = 99.99;  // percent of `bound`; the search ends there
   Nanos bound = 0;             // that no plan's iteration can beat; 0: the sum of the kernels
-  // How a plan is tried. Empty: by Execute (simulator.h), in pieces.
+  // Tries a plan. Empty: Execute (simulator.h), in pieces, does.
   PlanTrial trial = {};
-  // Trials x kernels, at most, which bounds the time of long traces; three trials are always made. As many
-  // again where the link's directions share: what the search for independent ones finds is tried, too.
+  // The most trials, times kernels, which bounds the time of long traces; three trials are always made. There
+  // are about twice as many where the link's directions share: the search for independent directions makes as
+  // many of its own.
   uint64_t work = 240'000;
 };
 
@@ -39,8 +41,8 @@ class PlanSearch {
 
   // The first plan, which has not been tried.
   const TransferPlan& First() const { return first_; }
-  // Plans and tries the next setting or round. False when nothing is left to try. ResourceExhausted, from the
-  // simulator: the workload cannot run on this machine.
+  // Makes and tries the plan of the next setting or round. False when nothing is left to try.
+  // ResourceExhausted, from the simulator: the workload cannot run on this machine.
   absl::StatusOr<bool> Improve();
 
   const TransferPlan& best() const { return best_; }
@@ -57,7 +59,8 @@ class PlanSearch {
     bool write_ledger = true;
     bool read_ledger = false, early_returns = false;
     bool one_way_first = false;
-    // More than 0: the link is as slow as if this part of what the first plan sends to the disk went there.
+    // More than 0: the link counts as slow as if this part of the bytes that the first plan sends to the disk
+    // went there.
     double disk_part = 0;
     bool both_run = false;  // time for copies is counted as if both directions of PCIe always ran
     Nanos best = 0;
@@ -75,8 +78,8 @@ class PlanSearch {
   const Machine& machine_;
   const Machine planned_;  // with the rates that its drives reach together
   const SearchOptions options_;
-  // The same machine if its directions of PCIe were independent, and a search for it: its best plan is tried,
-  // too. Null where they are.
+  // The same machine with independent directions of PCIe, and a search on it, whose best plan is tried, too.
+  // The search is null where the directions are independent, and when it has ended.
   const Machine independent_;
   std::unique_ptr<PlanSearch> alone_;
   std::vector<Nanos> nominal_;
@@ -86,7 +89,7 @@ class PlanSearch {
   bool first_pass_ = true;  // each setting once; then rounds for the best
   std::vector<Nanos> times_, waits_;
   TransferPlan first_, best_;
-  double disk_share_ = 0;  // of the bytes that leave, what the first plan sends to the disk
+  double disk_share_ = 0;  // the part of the leaving bytes that the first plan sends to the disk
   Nanos best_iteration_ = 0;
   uint32_t trials_ = 0;
   uint32_t alone_trials_ = 0;  // of the search for independent directions, when it has ended

@@ -13,20 +13,21 @@
 namespace spillway::policy {
 namespace {
 
-// Until rates are measured: PCIe 4.0 x16 in practice, and a middling SSD.
+// The rates until they are measured: PCIe 4.0 x16 in practice, and a middling SSD.
 constexpr double kGuessedPcie = 12e9, kGuessedRead = 2e9, kGuessedWrite = 1.5e9;
-// A better plan replaces the one in force when it saves so much of the iteration.
+// A better plan replaces the one in force when it saves this part of the iteration.
 constexpr double kWorthChanging = 0.002;
 
-// Trials x launches, at most: beside a job, half of what is spent offline.
+// The most trials, times launches: half of the offline search's, since the job runs meanwhile.
 constexpr uint64_t kWork = 120'000;
 
 constexpr uint32_t kFreePartWhenSteady = 64, kLaunchesAheadWhenSteady = 1;
 constexpr Nanos kNanosAheadWhenSteady = 1'000'000;
-// The first two bring everything to where the plan has it; twelve give the same.
+// The first two iterations bring everything to where the plan has it, and the last two are measured; twelve
+// iterations give the same result.
 constexpr uint32_t kIterationsOfTrial = 4;
 
-// Without a disk the host takes whatever comes.
+// The host takes whatever comes where there is no disk.
 Machine WithHost(Machine machine, bool has_disk) {
   if (!has_disk) machine.host_bytes = kMaxWorkloadBytes;
   return machine;
@@ -93,7 +94,7 @@ RuntimePlanner::RuntimePlanner(RecordedWorkload recorded, const RuntimeMachine& 
   SearchOptions options;
   options.bound = forecast_.bound;
   options.work = kWork;
-  // The search may ask for a link whose directions are independent.
+  // The search may ask for a trial on a link whose directions are independent.
   options.trial = [this](const Machine& searched, const TransferPlan& transfers) {
     Machine machine_of_trial = machine_of_trials_;
     machine_of_trial.pcie_both = searched.pcie_both;
@@ -103,8 +104,9 @@ RuntimePlanner::RuntimePlanner(RecordedWorkload recorded, const RuntimeMachine& 
   Adopt(MakePlan(search_->First()));
 }
 
-// How many kernels before each one the GPU may be when the host asks for its blocks. Not so many that the
-// tensors of those kernels together leave little memory for anything else.
+// The number of kernels by which the GPU may be behind when the host asks for each kernel's blocks. The
+// tensors of these kernels together take three quarters of the memory at most, so that something is left for
+// all others.
 std::vector<uint32_t> RuntimePlanner::KernelsAhead() const {
   const auto& kernels = recorded_.workload.kernels;
   const uint32_t size = static_cast<uint32_t>(kernels.size());
@@ -137,8 +139,9 @@ std::vector<uint32_t> RuntimePlanner::KernelsAhead() const {
   return ahead;
 }
 
-// A block's use reaches back to where the host asks for it: bytes have to be back, and memory of new tensors
-// is taken, from there on. Tensors are not idle within that reach.
+// Lets a block's use reach back to where the host asks for it: from there on its bytes have to be back, and
+// the memory of new tensors is taken. Tensors are not idle within that reach, so intervals that lie in it are
+// removed.
 void RuntimePlanner::Widen() {
   const uint32_t size = static_cast<uint32_t>(workload_.kernels.size());
   const std::vector<uint32_t> ahead = KernelsAhead();
@@ -152,7 +155,7 @@ void RuntimePlanner::Widen() {
   for (uint32_t t = 0; t < workload_.tensors.size(); ++t) {
     std::optional<TensorLife>& life = workload_.tensors[t].life;
     if (!life) continue;
-    // Never back to where it lived the time before.
+    // A life never reaches back into the same tensor's life of the iteration before.
     const uint32_t dead = (life->first + size - life->last - 1) % size;
     life->first = (life->first + size - std::min(ahead[life->first], dead)) % size;
   }
@@ -196,7 +199,7 @@ absl::StatusOr<Execution> RuntimePlanner::Try(const Machine& machine, const Tran
   return block_machine_.Run(machine, MakePlan(transfers), options);
 }
 
-// ---- From what is to be away to ops.
+// ---- Turning planned evictions into ops.
 
 MigrationPlan RuntimePlanner::WithoutOps() const {
   MigrationPlan plan;
@@ -247,7 +250,8 @@ void RuntimePlanner::Adopt(std::shared_ptr<const MigrationPlan> plan) {
 
 namespace {
 
-// By version, in the order of their drops: the first one's copy is good for all.
+// The evictions ordered by version of the content, then by their drops: the copy of a version's first
+// eviction is good for all of them.
 std::vector<uint32_t> ByVersion(const Lifetimes& lifetimes, const TransferPlan& transfers) {
   std::vector<uint32_t> order(transfers.evictions.size());
   std::iota(order.begin(), order.end(), 0u);
@@ -302,7 +306,8 @@ void RuntimePlanner::AddOps(const TransferPlan& transfers, MigrationPlan* plan) 
   SortOps(plan);
 }
 
-// Right after its drop; with a lead, not more than that before its use by the plan's times.
+// The fetch may start right after its drop. A lead lets it start no earlier than that time before its use, by
+// the plan's times.
 uint32_t RuntimePlanner::EarliestFetch(const IdleInterval& interval, const PlannedEviction& eviction,
                                        Nanos lead) const {
   const uint32_t size = static_cast<uint32_t>(workload_.kernels.size());

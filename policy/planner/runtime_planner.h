@@ -1,7 +1,8 @@
-// RuntimePlanner: the planner (docs/planner.md) at run time. Takes one recorded iteration and what the
-// machine was measured to do. Has a plan at once and better ones after each further slice of work. Plans are
-// tried, and what they bring is forecast, by the rules that carry them out (BlockMachine). The predictor's
-// thread keeps one for each sequence. One thread at a time; a job that cannot be planned has no plan.
+// RuntimePlanner: the planner (docs/planner.md) at run time. It takes one recorded iteration and the measured
+// rates of the machine. It has a plan at once, and better ones after further slices of work. BlockMachine
+// tries the plans and forecasts their iteration times, by the rules that carry plans out on a device. The
+// predictor's thread keeps one for each sequence. One thread at a time; a job that cannot be planned has no
+// plan.
 
 #ifndef SPILLWAY_POLICY_PLANNER_RUNTIME_PLANNER_H_
 #define SPILLWAY_POLICY_PLANNER_RUNTIME_PLANNER_H_
@@ -18,23 +19,26 @@
 namespace spillway::policy {
 
 struct RuntimeMachine {
-  // gpu_bytes: all memory that the iteration's blocks may ever use; the planner leaves a margin of it. Whole
-  // blocks move, whatever piece_bytes says. Rates as measured; a guess replaces one that is not positive.
+  // gpu_bytes is all memory that the iteration's blocks may ever use; the planner leaves a margin of it.
+  // Whole blocks move: piece_bytes is ignored. Rates are as measured; a guess replaces one that is not
+  // positive.
   Machine machine;
   bool has_disk = true;  // false: host memory is all there is
-  // One part in so many of gpu_bytes is left free, for what the plan does not foresee.
+  // The planner leaves gpu_bytes / free_part free, for needs that the plan does not foresee.
   uint32_t free_part = 16;
-  // How far ahead of the GPU the host asks for blocks while a plan is in force: memory is taken and bytes are
-  // due that much earlier. Both 0: the host asks when the GPU comes to the launch.
+  // The host asks for blocks this far ahead of the GPU while a plan is in force: memory is taken, and bytes
+  // are due, that much earlier. Both 0: the host asks when the GPU comes to the launch.
   RunAhead run_ahead = {0, 0};
 };
 
-// After so many iterations in a row, each followed to its end, nothing else is likely to come from the job.
+// A job is steady after this many iterations in a row, each followed to its end: it will hardly do anything
+// else.
 inline constexpr uint64_t kSteadyIterations = 2;
-// The same machine for such a job: less is left free, and where launches are long the host is less ahead.
+// The same machine for a steady job: less is left free, and the host is less far ahead where launches are
+// long.
 RuntimeMachine WhenSteady(RuntimeMachine machine);
 
-// What the plan that Plan() returns should bring, for an iteration.
+// The forecast of one iteration under the plan that Plan() returns.
 struct Forecast {
   Nanos ideal = 0;                           // all launches one after another, with everything on the GPU
   Nanos bound = 0;                           // no plan is faster on this machine (quick_bound)
@@ -50,8 +54,8 @@ class RuntimePlanner {
   RuntimePlanner(const RuntimePlanner&) = delete;
   RuntimePlanner& operator=(const RuntimePlanner&) = delete;
 
-  // The best plan so far; another object whenever there is one that is enough better to change to. Null when
-  // no plan lets the iteration run in this memory: blocks then move on demand.
+  // The best plan so far. It changes only for a plan that is better by enough to be worth the change. Null
+  // when no plan lets the iteration run in this memory: blocks then move on demand.
   std::shared_ptr<const MigrationPlan> Plan() const { return plan_; }
 
   // Tries one more plan. False when nothing is left to try. Takes about 15 us of CPU time per launch, some 80
@@ -77,7 +81,7 @@ class RuntimePlanner {
   const BlockMachine block_machine_;
   const Machine machine_of_trials_;  // with all memory and rates
   Bytes largest_set_ = 0;
-  // As planned for: uses reach back by the host's run-ahead.
+  // The workload that is planned for, whose uses reach back by the host's run-ahead.
   Workload workload_;
   Machine planned_machine_;
   Lifetimes lifetimes_;

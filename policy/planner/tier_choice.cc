@@ -11,7 +11,7 @@ namespace {
 
 constexpr Nanos kFirstWindow = 3'000'000'000;
 constexpr double kSsdEfficiency = 0.97;      // of the SSD's speed, that reads and writes are planned for
-constexpr Bytes kHostMargin = 256ull << 20;  // at most; an eighth of a small host
+constexpr Bytes kHostMargin = 256ull << 20;  // at most; a sixty-fourth of a small host
 
 std::vector<Nanos> Scaled(const std::vector<Nanos>& times, double factor) {
   std::vector<Nanos> scaled(times.size());
@@ -20,7 +20,7 @@ std::vector<Nanos> Scaled(const std::vector<Nanos>& times, double factor) {
   return scaled;
 }
 
-// Start of each kernel, over three iterations: the one before, this one, the next.
+// The start of each kernel, over three iterations: the one before, this one, the next.
 class Timeline {
  public:
   explicit Timeline(const std::vector<Nanos>& times) : size_(static_cast<int64_t>(times.size())) {
@@ -42,6 +42,17 @@ class Timeline {
   std::vector<Nanos> starts_;
 };
 
+// Moves evictions from the host to the SSD until the host's memory suffices at every kernel.
+//
+// Two ledgers have the SSD's free time, for reads and for writes. An eviction is moved if it has time to be
+// read within a window before its next use, and to be written within a window after its content was made. The
+// list is walked again and again with windows of twice the length, so evictions whose transfers lie close to
+// their uses go first. The last window is longer than the iteration; evictions that have no time even then
+// are moved all the same, since the host cannot hold them.
+//
+// on_host_ has the bytes on the host at each kernel, with those of evictions that go over the iteration's end
+// folded into it. An eviction is passed over for good if the host is not too full at any kernel while it is
+// away.
 class TierSweep {
  public:
   TierSweep(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine, TransferPlan* plan)
@@ -54,7 +65,7 @@ class TierSweep {
         reads_(Scaled(plan->kernel_times, kSsdEfficiency)),
         writes_(reads_),
         on_host_(HostBytes()),
-        limit_(static_cast<int64_t>(machine.host_bytes - std::min(kHostMargin, machine.host_bytes / 8))) {}
+        limit_(static_cast<int64_t>(machine.host_bytes - std::min(kHostMargin, machine.host_bytes / 64))) {}
 
   void Run(TierOrder order) {
     std::vector<uint32_t> list = Ordered(order);
@@ -80,7 +91,7 @@ class TierSweep {
     return BytesOfPieces(bytes, machine_.piece_bytes, eviction.first_piece, eviction.last_piece);
   }
 
-  // Bytes away at each kernel, all on the host to begin with.
+  // The bytes away at each kernel, all of them on the host to begin with.
   RangeMax HostBytes() const {
     std::vector<int64_t> change(2 * size_ + 1, 0);
     for (const PlannedEviction& eviction : plan_->evictions) {
@@ -113,7 +124,8 @@ class TierSweep {
     if (order == TierOrder::kSpread) list = Spread(list);
     return list;
   }
-  // Multiples of the golden ratio: any beginning of the order is spread evenly.
+  // Orders by the fractional parts of multiples of the golden ratio: the first n of the order, and the SSD's
+  // work with them, are spread evenly over the iteration for any n.
   static std::vector<uint32_t> Spread(const std::vector<uint32_t>& list) {
     std::vector<std::pair<double, uint32_t>> keyed;
     double place = 0;
@@ -196,7 +208,8 @@ void FindReadLeads(const Workload& workload, const Lifetimes& lifetimes, const M
       reads.emplace_back(interval.before % size, a);
   }
   std::sort(reads.begin(), reads.end());
-  // Backwards over two iterations, so that the first one's end knows what the next one needs.
+  // The walk goes backwards over two iterations, so that the end of the first one allows for the reads of the
+  // next.
   Nanos latest = timeline.Start(2 * size);
   for (int64_t round : {int64_t{1}, int64_t{0}}) {
     for (auto it = reads.rbegin(); it != reads.rend(); ++it) {

@@ -1,6 +1,6 @@
-// ChooseTiers: which planned evictions go to the SSD because the host's memory does not take all.
-// FindReadLeads: when the way back from the host must begin at the latest. Steps of PlanSearch, after
-// transfer_choice. Pure; nothing fails.
+// ChooseTiers chooses the planned evictions that go to the SSD because the host's memory does not take all.
+// FindReadLeads finds the latest time at which each way back from the host must begin. Steps of PlanSearch,
+// after transfer_choice. Pure; nothing fails.
 
 #ifndef SPILLWAY_POLICY_PLANNER_TIER_CHOICE_H_
 #define SPILLWAY_POLICY_PLANNER_TIER_CHOICE_H_
@@ -12,7 +12,7 @@
 
 namespace spillway::policy {
 
-// What goes to the SSD first. Which is best differs by workload; all are tried.
+// The order in which evictions are moved to the SSD. The best one differs by workload, so all are tried.
 enum class TierOrder { kNearestFirst, kSpread, kFarthestFirst };
 
 // Sets the tiers of plan->evictions. No more bytes go to the SSD than host memory makes necessary; where
@@ -20,8 +20,8 @@ enum class TierOrder { kNearestFirst, kSpread, kFarthestFirst };
 void ChooseTiers(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
                  TierOrder order, TransferPlan* plan);
 
-// Sets each eviction's read_lead: how long before the start of its next use its read from the host has to
-// begin, so that it and all that come after it are in time by plan->kernel_times. 0 for those on the SSD.
+// Sets each eviction's read_lead: the time before the start of its next use at which its read from the host
+// has to begin, so that it and all later reads are in time by plan->kernel_times. 0 for evictions to the SSD.
 void FindReadLeads(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
                    TransferPlan* plan);
 

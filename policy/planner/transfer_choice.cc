@@ -13,8 +13,15 @@
 namespace spillway::policy {
 namespace {
 
-// One walk over the iteration from its emptiest kernel on. Positions count on from there: start .. start +
-// kernels - 1.
+// One walk over the iteration. It begins at the kernel with the fewest live bytes, where the least has to be
+// away already, and comes to every kernel once: positions are start .. start + kernels - 1. At a kernel that
+// exceeds the budget it takes pieces of idle tensors until the rest fits.
+//
+// An idle interval is a candidate while the walk is inside of it. Intervals may go over the iteration's end,
+// so each is entered up to three times, moved by whole iterations (Candidate::shift). Candidates are ordered
+// by their next use: the farthest one leaves, since its memory is free for the longest (Belady's rule). Two
+// ledgers, of the copy queue out and of the one in, have the time that is not given to transfers yet: a
+// candidate without time to be written, or to return, is passed over as long as another has it.
 class Sweep {
  public:
   Sweep(const Workload& workload, const Lifetimes& lifetimes, const std::vector<Nanos>& kernel_times,
@@ -77,7 +84,7 @@ class Sweep {
     candidates_.erase(candidate);
   }
 
-  // Free bytes at each place of the walk when nothing is away.
+  // The free bytes at each place of the walk while nothing is away.
   RangeMax Spare() const {
     std::vector<int64_t> spare(static_cast<size_t>(options_.one_way_first ? size_ : 0));
     for (size_t op = 0; op < spare.size(); ++op) {
@@ -108,8 +115,9 @@ class Sweep {
     }
   }
 
-  // Takes the candidate with the farthest next use of those with time to leave and to return, else of those
-  // with time to leave, else of all. False when there is none.
+  // Takes the candidate with the farthest next use among those with time to leave and to return. If there is
+  // none, it takes one with time to leave, and else any: the kernel has to fit. False when there are no
+  // candidates.
   bool TakeOne(int64_t position, int64_t deficit) {
     if (!one_way_.empty() &&
         TakeFarthest(one_way_, position, deficit, /*reads=*/false, NeededUntil(position), &passed_one_way_))
@@ -126,8 +134,10 @@ class Sweep {
     return true;
   }
 
-  // Of those in `list` that are away until `least` or longer. `passed`: the last one looked at. The time that
-  // is free at one position only gets less: what was passed over there stays so.
+  // Takes the candidate of `list` with the farthest next use that has time, and that is away until `least` or
+  // longer. `passed` is the last candidate considered at this position. The scan goes on from it: free time
+  // only gets less while the walk stays at a position, so a candidate that was passed over has no time later
+  // either.
   bool TakeFarthest(const std::set<Candidate>& list, int64_t position, int64_t deficit, bool reads,
                     int64_t least, Candidate* passed) {
     if (reads && reads_.Free(position + 1, position + 1 + size_) == 0) return false;
@@ -159,14 +169,14 @@ class Sweep {
     return static_cast<uint32_t>((static_cast<Bytes>(bytes) + options_.piece_bytes - 1) /
                                  options_.piece_bytes);
   }
-  // Of the next pieces to take, those that some eviction of the same content has not written yet: 0 when the
-  // next piece is written.
+  // The number of next pieces that no eviction of the same content has written yet; 0 when the next piece is
+  // written.
   uint32_t WritePieces(const Candidate& candidate) const {
     const IdleInterval& interval = Of(candidate);
     if (interval.never_dirty) return 0;
     return written_pieces_[interval.version] > taken_pieces_[candidate.interval] ? 0 : Rest(candidate);
   }
-  // First position whose time the write may use.
+  // The first position whose time the write may use.
   int64_t WriteFrom(const Candidate& candidate) const {
     const IdleInterval& interval = Of(candidate);
     return candidate.shift + 1 +
@@ -180,8 +190,7 @@ class Sweep {
       return std::min(pieces, written_pieces_[Of(candidate).version] - taken_pieces_[candidate.interval]);
     }
     if (!options_.write_ledger) return pieces;
-    if (writes_.Free(position - size_, position) == 0)
-      return 0;  // the copy queue is full: no need to look closer
+    if (writes_.Free(position - size_, position) == 0) return 0;  // the copy queue is full
     const double bytes = static_cast<double>(writes_.Free(WriteFrom(candidate), position)) *
                          (options_.write_rate / kNanosPerSecond);
     const Bytes unit = options_.piece_bytes == 0 ? TensorBytes(candidate)
@@ -225,8 +234,8 @@ class Sweep {
     Count(from, position, until, static_cast<int64_t>(bytes));
   }
 
-  // Bytes are away over [from, before), of which the walk is at `position`. What lies before the walk's start
-  // comes again at its end.
+  // Counts `bytes` as away over [from, before); the walk is at `position`. The part of the stretch before the
+  // walk's start is counted at the walk's end, where the next iteration has it.
   void Count(int64_t from, int64_t position, int64_t before, int64_t bytes) {
     away_ += bytes;
     change_[std::min(before - start_, size_)] -= bytes;
@@ -248,7 +257,7 @@ class Sweep {
   static constexpr Candidate kNothingPassed{std::numeric_limits<int64_t>::max(), 0, 0};
   std::set<Candidate> candidates_,
       one_way_;  // the latter: those of the former that move in one direction only
-  // The last candidates looked at for this position, with and without asking for time to return.
+  // The last candidates considered at this position: with time to return, without it, and of one_way_.
   Candidate passed_ = kNothingPassed, passed_for_writes_ = kNothingPassed, passed_one_way_ = kNothingPassed;
   int64_t away_ = 0;
   std::vector<PlannedEviction> evictions_;

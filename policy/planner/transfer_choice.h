@@ -1,6 +1,7 @@
-// ChooseTransfers: what leaves the GPU so that each kernel of a repeating iteration fits: farthest next use
-// first, among what the copy queue out has time for. The first step of PlanSearch; tier_choice chooses the
-// tiers afterwards. Pure; nothing fails: a kernel that cannot fit stays over the budget.
+// ChooseTransfers chooses the parts of tensors that leave the GPU so that each kernel of a repeating
+// iteration fits: farthest next use first, among those that the copy queue out has time for. It is the first
+// step of PlanSearch; tier_choice chooses the tiers afterwards. Pure; nothing fails: a kernel that cannot fit
+// stays over the budget.
 
 #ifndef SPILLWAY_POLICY_PLANNER_TRANSFER_CHOICE_H_
 #define SPILLWAY_POLICY_PLANNER_TRANSFER_CHOICE_H_
@@ -19,12 +20,12 @@ struct ChoiceOptions {
   double write_rate = 0;     // of the copy queue out, bytes per second
   bool write_ledger = true;  // false: the farthest next use leaves, whether or not its write can be in time
   bool early_writes = true;  // false: a write may begin only after the tensor's last use
-  // More than 0: what has time to come back at this rate, in bytes per second, leaves first.
+  // More than 0: tensors that have time to come back at this rate, in bytes per second, leave first.
   double read_rate = 0;
-  bool early_returns =
-      false;  // and its memory counts as taken from the start of the way back, not from the next use
-  // What moves in one direction only leaves first (never written, or overwritten unread), if it is away for
-  // as long as the memory is needed.
+  // Used with a read_rate: the memory counts as taken from the start of the way back, not from the next use.
+  bool early_returns = false;
+  // Tensors that move in one direction only (never written, or overwritten unread) leave first, if they stay
+  // away for as long as the memory is needed.
   bool one_way_first = false;
 };
 

@@ -39,8 +39,8 @@ void VictimIndex::Order(Key key, const Facts& facts) {
   ordered_.insert(place.entry);
 }
 
-// What is not in order any more: everything after a change of plans, what is new, and what has come to its
-// next use. Uses since then are found where they matter, in Select.
+// Places the blocks that are not in order any more: all of them after a change of plans, new ones, and those
+// whose next use has come. Select finds blocks that were used since then where they matter.
 void VictimIndex::Refresh(LaunchIndex now, uint64_t plan, absl::FunctionRef<Facts(Key)> facts) {
   if (plan != plan_) {
     const std::vector<Key> all = Keys();
@@ -69,8 +69,8 @@ std::vector<VictimIndex::Key> VictimIndex::Select(Bytes needed, LaunchIndex now,
   for (auto it = ordered_.begin(); it != ordered_.end() && together < needed;) {
     const Entry entry = *it;
     const Facts fresh = facts(entry.key);
-    // It has been used since, so it belongs behind this place; all before it were right, so it is found
-    // again.
+    // The block has been used since, so it belongs behind this place. All entries before it were right, so
+    // the scan comes to it again.
     if (fresh.idle_since != entry.idle_since || fresh.next_use != entry.next_use) {
       ordered_.erase(it);
       Order(entry.key, fresh);

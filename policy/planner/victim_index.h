@@ -1,7 +1,14 @@
-// VictimIndex: which blocks leave when memory is needed and no plan says which, without a look at all of
-// them. Blocks without a known next use leave first, the least recently used of them first; then those whose
-// next use is farthest. Residency adds and removes blocks; what a block is and whether it may leave now is
-// its caller's business. Pure; not thread-safe; nothing fails.
+// VictimIndex chooses the blocks that leave when memory is needed and no plan names them, without a scan of
+// all blocks. Blocks without a known next use leave first, the least recently used of them first; then those
+// whose next use is farthest. Residency adds and removes blocks, and knows whether a block may leave now.
+// Pure; not thread-safe; nothing fails.
+//
+// The index is a set ordered by next use and idle time, as far as these were known when a block was last
+// placed. A use does not touch the set, since uses are far more frequent than choices of victims. Select
+// first places the blocks anew whose next use has come; these are at the end of the set. A block that was
+// used otherwise has only become less idle, so its old entry stands before its right place, never behind it.
+// Select therefore goes through the set from its beginning, asks for each block's facts, moves the blocks
+// whose facts have changed, and takes the others.
 
 #ifndef SPILLWAY_POLICY_PLANNER_VICTIM_INDEX_H_
 #define SPILLWAY_POLICY_PLANNER_VICTIM_INDEX_H_
@@ -24,9 +31,9 @@ class VictimIndex {
     LaunchIndex next_use = kNever;  // not before `now`; kNever: not known, or not in the plan
   };
 
-  // Constant time: facts are asked for in Select.
+  // Takes constant time: Select asks for the block's facts.
   void Add(Key key);
-  // Nothing happens when it is not here.
+  // Does nothing if the block is not in the index.
   void Remove(Key key) {
     if (Contains(key)) Take(key);
   }
@@ -34,11 +41,11 @@ class VictimIndex {
   size_t size() const { return pending_.size() + ordered_.size(); }
   std::vector<Key> Keys() const;
 
-  // Blocks that should leave, in this order, until `needed` bytes are together (all when they do not
-  // suffice). They stay in the index. `now`: the next launch. `plan` names the plan that next uses are of;
-  // with another one all facts are asked for again. `bytes`: of a block that may leave now; 0: it may not.
-  // Time: logarithmic in the number of blocks for each one that was added, used or has come to its next use
-  // since the last call, and for each that is selected or passed over.
+  // Returns the blocks that should leave, in this order, until `needed` bytes are together (all blocks when
+  // they do not suffice). They stay in the index. `now`: the next launch. `plan` names the plan that next
+  // uses are of; a change of it makes Select ask for all facts again. `bytes`: of a block that may leave now;
+  // 0: it may not. Time: logarithmic in the number of blocks for each one that was added, used or has come to
+  // its next use since the last call, and for each that is selected or passed over.
   std::vector<Key> Select(Bytes needed, LaunchIndex now, uint64_t plan, absl::FunctionRef<Facts(Key)> facts,
                           absl::FunctionRef<Bytes(Key)> bytes);
 

@@ -26,7 +26,9 @@ std::vector<Bytes> SizesOfTensors(const Workload& workload) {
 
 }  // namespace
 
-// The host, the GPU's kernels, and time.
+// One run: the host, the GPU's kernels, and time. Time jumps from one event (a kernel's or a transfer's end)
+// to the next. At each event everything starts that may start, again and again until nothing does: a start
+// may make another one possible.
 class BlockMachineJob final : private PlanMover {
  public:
   BlockMachineJob(const BlockMachine& on, const Machine& machine, std::shared_ptr<const MigrationPlan> plan,
@@ -75,10 +77,10 @@ class BlockMachineJob final : private PlanMover {
   const std::vector<uint32_t>& NamedBy(int64_t launch) const { return on_.named_[PositionOf(launch)]; }
   const WorkloadKernel& KernelOf(int64_t launch) const { return workload_.kernels[PositionOf(launch)]; }
 
-  // ---- What may start now. True when something did.
+  // ---- Starts. Each function starts what it can and returns whether it started anything.
   bool Go() {
     bool any = StartKernel();
-    any |= Poll(/*memory_wanted=*/true);  // what leaves, before the host asks for memory
+    any |= Poll(/*memory_wanted=*/true);  // evictions go first, so that the host finds their memory
     any |= LetGo();
     any |= EvictInNeed();
     any |= blocks_.Start(now_);
@@ -98,7 +100,7 @@ class BlockMachineJob final : private PlanMover {
     return true;
   }
   uint32_t Iteration() const { return static_cast<uint32_t>(completed_ / size_); }
-  // Whether bytes of the next kernel's blocks are on their way; if so, whether some come from the disk.
+  // Whether bytes of the next kernel's blocks are on their way; sets *from_disk if some come from the disk.
   bool Arriving(bool* from_disk) const {
     bool arriving = false;
     for (const uint32_t t : NamedBy(completed_)) {
@@ -137,13 +139,14 @@ class BlockMachineJob final : private PlanMover {
     return missing;
   }
 
-  // The host waits for memory that is not about to be free: what is used last leaves, or without a plan what
-  // was used first. Looked at again when the GPU has gone on, or what has arrived may leave.
+  // Evicts blocks when the host waits for memory that is not about to be free: those whose next use is last,
+  // or the least recently used without a plan. The candidates are searched again only after a change
+  // (changes_): the GPU has gone on, or a block has arrived that may leave.
   bool EvictInNeed() {
     if (!host_waits_) return false;
     const Bytes needed = MissingBytes();
     Bytes coming = blocks_.free() + blocks_.leaving();
-    if (coming >= needed || looked_at_ == changes_) return false;
+    if (coming >= needed || scanned_at_ == changes_) return false;
     std::vector<std::pair<int64_t, uint32_t>> order;
     const std::vector<uint32_t>& named = NamedBy(host_);
     for (const uint32_t t : blocks_.on_gpu()) {
@@ -154,7 +157,7 @@ class BlockMachineJob final : private PlanMover {
       order.emplace_back(cursor_.active() ? -NextUse(t) : block.last_use, t);
     }
     std::ranges::sort(order);
-    looked_at_ = changes_;
+    scanned_at_ = changes_;
     for (const auto& [key, t] : order) {
       if (coming >= needed) break;
       coming += blocks_.BytesOf(t);
@@ -163,9 +166,9 @@ class BlockMachineJob final : private PlanMover {
       cursor_.RecordUnplanned(BlockOf(t), blocks_.BytesOf(t), static_cast<LaunchIndex>(completed_));
       blocks_.Leave(t, blocks_.at(t).tier, MachineBlocks::kNotYet);
     }
-    return looked_at_ != changes_;
+    return scanned_at_ != changes_;
   }
-  // The first use from where the host is on.
+  // The tensor's first use from the host's place on.
   int64_t NextUse(uint32_t tensor) const {
     const std::vector<uint32_t>& uses = on_.lifetimes_.uses[tensor];
     const int64_t iteration_start = host_ / size_ * size_;
@@ -173,7 +176,7 @@ class BlockMachineJob final : private PlanMover {
     return next != uses.end() ? iteration_start + *next : iteration_start + size_ + uses.front();
   }
 
-  // ---- What the cursor sees and asks for.
+  // ---- The cursor's view of blocks, and its moves.
   bool Visit(PlanBlock block, PlanTier tier,
              absl::FunctionRef<PlanMove(const PlanBlockView&)> decide) override {
     const uint32_t t = block < current_.size() ? current_[block] : kNoTensor;
@@ -219,14 +222,15 @@ class BlockMachineJob final : private PlanMover {
   const int64_t last_;
   ExecutionStats metrics_;
   MachineBlocks blocks_;
-  std::vector<uint32_t> ahead_;    // by position: launches that may be on their way, with the one that goes
-  std::vector<uint32_t> current_;  // by block: the tensor that it is, as far as the host has come
+  std::vector<uint32_t> ahead_;    // by position: launches that may be uncompleted, with the one that goes
+  std::vector<uint32_t> current_;  // by block: its tensor at the host's place
   Nanos now_ = 0;
   int64_t host_ = 0, completed_ = 0;
   bool running_ = false, host_waits_ = false;
   Nanos kernel_end_ = 0;
-  // Of what victims are chosen by; what they were when none was left.
-  uint64_t changes_ = 1, looked_at_ = 0;
+  // changes_ counts the changes to the facts that victims are chosen by. scanned_at_ is its value at the last
+  // search for victims.
+  uint64_t changes_ = 1, scanned_at_ = 0;
   PlanCursor cursor_;
 };
 

@@ -31,8 +31,8 @@ double CopyQueues::DriveRate(Queue queue) const {
   return IsOut(queue) ? drives_[queue - 1].write : drives_[queue - tiers_ - 1].read;
 }
 
-// The part of PCIe that a drive has while it has anything to do. All drives together have half, if they can
-// use it.
+// The rate over PCIe that is kept for a drive while copies wait for it, in bytes per second. All drives
+// together get half of PCIe, if they can use it, so that the host's copies do not hold them back.
 double CopyQueues::ShareOf(Queue queue) const {
   const double pcie = IsOut(queue) ? machine_.pcie_out : machine_.pcie_in;
   const double all = IsOut(queue) ? machine_.ssd_write : machine_.ssd_read;
@@ -43,6 +43,10 @@ bool CopyQueues::Asks(Queue queue) const {
   return IsOut(queue) ? !writes_[queue].empty() : !reads_[queue - tiers_].empty();
 }
 
+// A copy keeps the rate that it begins with to its end, so it must not begin at a poor one. A drive's copy
+// gets its share of PCIe, or more if no copy waits for the host; if its share is taken, it waits. The host's
+// copy gets the rate that drives with copies under way or waiting leave; it waits if that is less than a
+// hundredth.
 double CopyQueues::RateNow(Queue queue) const {
   const bool out = IsOut(queue);
   const Queue host = out ? kHostOut : HostIn();

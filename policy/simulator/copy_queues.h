@@ -1,7 +1,7 @@
-// CopyQueues: the copies of a simulated machine: one queue each way for the host and for each drive, with one
-// copy at a time under way. Has the order in which the others wait, and how fast each may go beside the
-// others. Knows parts by number only; the simulator knows what they are and whether they may move. Private to
-// the simulator; nothing fails.
+// CopyQueues: the copies of a simulated machine. The host and each drive have one queue each way, with one
+// copy at a time under way. The class keeps the order in which the others wait, and gives the rate of a copy
+// beside the others. It knows parts by number only; the simulator knows whether they may move. Private to the
+// simulator; nothing fails.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_COPY_QUEUES_H_
 #define SPILLWAY_POLICY_SIMULATOR_COPY_QUEUES_H_
@@ -17,7 +17,7 @@
 
 namespace spillway::policy {
 
-// What waits for each drive.
+// The bytes that wait for each drive: to be written to it, and to be read from it.
 class DriveLoads {
  public:
   explicit DriveLoads(std::vector<Drive> drives);
@@ -27,7 +27,7 @@ class DriveLoads {
   size_t Pick(Bytes bytes) const;
   void AddWrite(size_t drive, Bytes bytes) { loads_[drive].to_write += bytes; }
   void RemoveWrite(size_t drive, Bytes bytes) { loads_[drive].to_write -= bytes; }
-  // Lies on the drive, to be read later.
+  // Counts bytes that lie on the drive and are to be read later.
   void AddRead(size_t drive, Bytes bytes) { loads_[drive].to_read += bytes; }
   void RemoveRead(size_t drive, Bytes bytes) { loads_[drive].to_read -= bytes; }
 

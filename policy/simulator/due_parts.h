@@ -1,6 +1,6 @@
-// DueParts: what a plan asks for at each kernel of an iteration, part by part: copies out that may start once
-// the kernel has ended, and GPU copies to drop then. Made once per execution. ExpectedBytes: what the same
-// plan has on the GPU at each kernel. Distances are in kernels. Pure; nothing fails.
+// DueParts: the requests of a plan at each kernel of an iteration, part by part: copies out that may start
+// once the kernel has ended, and GPU copies to drop then. Made once per execution. ExpectedBytes are the
+// bytes that the same plan has on the GPU at each kernel. Distances are in kernels. Pure; nothing fails.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_DUE_PARTS_H_
 #define SPILLWAY_POLICY_SIMULATOR_DUE_PARTS_H_

@@ -1,6 +1,6 @@
-// Execution: what an execution of a plan is asked for, and its result: times, waits, traffic and, if wanted,
-// every event. simulator.h makes it; the search for plans, `spillway simulate` and its schedules read it.
-// Data only.
+// Execution: the options of a plan's execution and its result: times, waits, traffic and, if wanted, every
+// event. simulator.h makes it; the search for plans, `spillway simulate` and its schedules read it. Data
+// only.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_EXECUTION_H_
 #define SPILLWAY_POLICY_SIMULATOR_EXECUTION_H_
@@ -44,12 +44,13 @@ struct Traffic {  // bytes per measured iteration
 struct Execution {
   std::vector<Nanos> iteration_ends;
   Nanos iteration = 0;            // mean of the last two
-  Nanos ideal = 0;                // mean of what their kernels last
-  std::vector<Nanos> read_waits;  // before each kernel, in the last iteration but one: for bytes to arrive
-  // Per measured iteration: kernels waited for bytes to arrive; for memory that was not free yet or a
-  // transfer that had not begun.
+  Nanos ideal = 0;                // mean of the sums of their kernels
+  std::vector<Nanos> read_waits;  // for bytes to arrive, before each kernel of the last iteration but one
+  // Waits per measured iteration: for bytes to arrive; for memory that was not free yet, or a transfer that
+  // had not begun.
   Nanos read_wait = 0, memory_wait = 0;
-  // Of these, while the SSD was read for the kernel; while a copy out to the SSD was under way.
+  // The parts of these two during which the SSD was read for the kernel; during which a copy out to the SSD
+  // was under way.
   Nanos ssd_read_wait = 0, ssd_memory_wait = 0;
   Traffic traffic;
   Bytes peak_gpu_bytes = 0, peak_host_bytes = 0;

@@ -42,7 +42,7 @@ Execution ExecutionStats::Take(Nanos ideal, Bytes peak_gpu_bytes, Bytes peak_hos
   const Nanos end = result_.iteration_ends.back();
   result_.iteration = (end - begin) / static_cast<Nanos>(measured);
   CountTraffic(begin, end, measured);
-  // Of the last `back` iterations on: a value per kernel, or one per iteration.
+  // The beginning of the last `back` iterations, in values by kernel.
   const auto by_kernel = [this](const std::vector<Nanos>& values, uint64_t back) {
     return values.cend() - static_cast<ptrdiff_t>(back * kernels_);
   };

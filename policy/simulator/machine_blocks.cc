@@ -26,7 +26,7 @@ MachineBlocks::MachineBlocks(std::vector<Bytes> bytes, const Machine& machine, E
       blocks_(bytes_.size()),
       place_on_gpu_(bytes_.size(), kNowhere) {}
 
-// ---- What a cursor sees and asks for.
+// ---- A cursor's view of blocks, and its moves.
 
 PlanBlockView MachineBlocks::ViewOf(uint32_t id, int64_t completed) const {
   const Block& block = blocks_[id];
@@ -95,7 +95,8 @@ void MachineBlocks::SetCopy(uint32_t id, bool copy) {
   block.copy = copy;
 }
 
-// Host memory was taken for what is on its way there; it is given back when that has ended.
+// Makes the block's copy invalid. A copy that is on its way cannot stop at once, so its host memory is given
+// back when it has ended (EndedOut).
 void MachineBlocks::Spoil(uint32_t id) {
   Block& block = blocks_[id];
   SetCopy(id, false);
@@ -118,7 +119,7 @@ void MachineBlocks::Drop(uint32_t id) {
                      Place::kGpu, now_, now_, 0});
 }
 
-// ---- What the job does.
+// ---- The job's uses and frees.
 
 void MachineBlocks::PlaceAway(uint32_t id) {
   Block& block = blocks_[id];
@@ -229,7 +230,7 @@ bool MachineBlocks::BeginOut(uint32_t id, PlanTier tier, Nanos now) {
   return true;
 }
 
-// What leaves goes before what is copied and stays.
+// Evictions go before copies of blocks that stay, since launches wait for the memory of the former.
 bool MachineBlocks::StartOut(PlanTier tier, Nanos now) {
   if (link_busy_[OutOf(tier)]) return false;
   const auto full = [&](uint32_t id) {
@@ -261,7 +262,7 @@ bool MachineBlocks::StartOut(PlanTier tier, Nanos now) {
   return false;
 }
 
-// What a launch waits for goes before what is brought ahead.
+// Blocks that a launch waits for go before those that are fetched ahead.
 bool MachineBlocks::StartIn(PlanTier tier, Nanos now) {
   if (link_busy_[InOf(tier)]) return false;
   for (auto* waiting : {&urgent_[Of(tier)], &fetches_[Of(tier)]}) {
@@ -300,7 +301,7 @@ void MachineBlocks::Ended(Queue queue, Nanos now) {
                               segment.start, segment.end, 0});
   if (!segment.ends_copy) return;
   link_busy_[queue] = false;
-  // A copy that was taken back is none.
+  // Moves of a copy that was taken back are not recorded: it is no valid copy.
   if (blocks_[id].move != Block::Move::kDraining)
     for (const ScheduleEvent& event : segments_[queue]) metrics_.Happened(event);
   segments_[queue].clear();

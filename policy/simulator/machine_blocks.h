@@ -1,10 +1,10 @@
-// MachineBlocks: where the blocks of a simulated job are, and their transfers: whole blocks, one at a time in
-// each direction of the host's link and of the disk, at rates that share PCIe. Has memory taken and given
-// back. Decides nothing: who runs the job says what leaves and returns (BlockMachine, and tests of whole
-// streams). One thread; nothing fails.
+// MachineBlocks: the blocks of a simulated job, their places, memory and transfers. Whole blocks move, one at
+// a time in each direction of the host's link and of the disk, at rates that share PCIe. It decides nothing:
+// its callers (BlockMachine, and tests of whole streams) choose the blocks that leave and return. One thread;
+// nothing fails.
 //
-// Where host memory is full, what leaves goes to the disk. Several
-// drives are one of their rates together; reads and writes of the disk do not slow each other down.
+// Blocks go to the disk where host memory is full. Several drives count as one with the sum of their rates.
+// Reads and writes of the disk do not slow each other down.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_MACHINE_BLOCKS_H_
 #define SPILLWAY_POLICY_SIMULATOR_MACHINE_BLOCKS_H_
@@ -28,8 +28,8 @@ class MachineBlocks {
   static constexpr int64_t kNotYet = -1;
 
   struct Block {
-    // kCopyWaits: it is to be copied out and stays. kDraining: a copy out that was taken back and has not
-    // ended.
+    // kCopyWaits: the block waits to be copied out, and stays. kDraining: a copy out was taken back and has
+    // not ended.
     enum class Move : uint8_t { kNone, kCopyWaits, kOut, kDraining, kIn };
     bool live = false;     // used, and not freed by the host
     bool on_gpu = false;   // takes memory there; its content may be on the way
@@ -43,13 +43,13 @@ class MachineBlocks {
     int64_t last_use = kNotYet, last_write = kNotYet;
   };
 
-  // `bytes`: of each block. The machine and the figures must outlive it.
+  // `bytes`: of each block. `machine` and `metrics` must outlive the object.
   MachineBlocks(std::vector<Bytes> bytes, const Machine& machine, ExecutionStats* metrics);
 
   const Block& at(uint32_t block) const { return blocks_[block]; }
   Bytes BytesOf(uint32_t block) const { return bytes_[block]; }
   Bytes free() const { return machine_.gpu_bytes - used_; }
-  Bytes leaving() const { return leaving_; }  // that will be free when what leaves has left
+  Bytes leaving() const { return leaving_; }  // that will be free when the leaving blocks have left
   Bytes peak() const { return peak_; }
   Bytes peak_host() const { return peak_host_; }
   const std::vector<uint32_t>& on_gpu() const { return on_gpu_; }
@@ -58,35 +58,36 @@ class MachineBlocks {
   bool AnyAway(PlanTier tier) const { return away_[Of(tier)] != 0; }
   bool WritesDisk() const { return link_busy_[OutOf(PlanTier::kDisk)]; }
   double RateOut(PlanTier tier) const { return rates_[OutOf(tier)]; }
-  // What a PlanCursor sees of the block, and has done with it. Launches before `completed` have completed.
+  // The block as a PlanCursor sees it, and the moves of one. Launches before `completed` have completed.
   PlanBlockView ViewOf(uint32_t block, int64_t completed) const;
   bool Move(PlanMove move, uint32_t block, PlanTier tier);
 
-  // At the start: live, and away.
+  // Makes the block live and away, at the start of the job.
   void PlaceAway(uint32_t block);
-  // The host lets launch `launch` go, which names the block. Takes back what was on its way out. The caller
-  // has seen to it that there is memory. True when the launch waits for the block's bytes.
+  // The host lets launch `launch` go, which names the block. An eviction or copy of it that is under way is
+  // taken back. The caller has made sure that there is memory. True when the launch waits for the block's
+  // bytes.
   bool Use(uint32_t block, int64_t launch, bool writes);
   // The GPU begins a kernel that writes the block: copies elsewhere are of no use.
   void Overwritten(uint32_t block) { Spoil(block); }
   // The host has freed the block.
   void Free(uint32_t block);
-  // Memory of freed blocks whose last launch, before `completed`, has completed.
+  // Gives back the memory of freed blocks whose last launch has completed; launches before `completed` have.
   void ReleaseDead(int64_t completed);
 
-  // The block, which has arrived and is not moving, is to leave; copies are made in the order of `wanted`.
+  // Evicts the block, which has arrived and is not moving. Copies are made in the order of `wanted`.
   void Leave(uint32_t block, PlanTier tier, int64_t wanted);
-  // It is copied out and stays.
+  // Copies the block out; it stays on the GPU.
   void CopyOut(uint32_t block, PlanTier tier);
-  // The block, which is away, is to return. Takes the memory.
+  // Fetches the block, which is away, and takes its memory now.
   void Fetch(uint32_t block);
 
-  // Begins the transfers that may begin. True when one did.
+  // Begins the transfers that may begin. True when one has begun.
   bool Start(Nanos now);
   void Arrange(Nanos now) { link_.Arrange(now); }
   // When the next transfer ends or changes its rate; `latest` when nothing comes before it.
   Nanos NextEvent(Nanos latest) const;
-  // Ends what ends now. `iteration` is that of the GPU, for the record.
+  // Ends the transfers that end now. `iteration`: of the GPU, for recorded events.
   void Advance(Nanos now, uint32_t iteration);
 
  private:

@@ -1,6 +1,6 @@
-// PartState: where the parts of all tensors are while a plan is executed, and what memory they take. A part
-// is a range of pieces that always moves as one. Owns the accounting; the simulator decides what moves when.
-// Private to it; nothing fails.
+// PartState: the places of the parts of all tensors while a plan is executed, and the memory that they take.
+// A part is a range of pieces that always moves as one. PartState only keeps the accounts; the simulator
+// decides which part moves when. Private to the simulator; nothing fails.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_PART_STATE_H_
 #define SPILLWAY_POLICY_SIMULATOR_PART_STATE_H_
@@ -75,8 +75,8 @@ class PartState {
   }
   static bool ElsewhereValid(const ExecutionPart& part) { return part.valid[1] || part.valid[2]; }
   bool InputsReady(const WorkloadKernel& kernel) const;
-  // Bytes of GPU memory that a kernel's start takes for its workspace and new tensors, and those that its
-  // live inputs lack there.
+  // The bytes of GPU memory that a kernel's start takes for its workspace and new tensors; the bytes of its
+  // live inputs that have no memory there.
   Bytes SpaceFor(const WorkloadKernel& kernel) const;
   Bytes MissingFor(const WorkloadKernel& kernel) const;
 
@@ -86,8 +86,8 @@ class PartState {
   void Free(uint32_t part, Place place);  // gives the memory back; nothing happens when it is not valid there
   // Free, for all parts of a tensor.
   void FreeAll(uint32_t tensor, Place place);
-  // A kernel's start takes memory on the GPU for all parts of its tensors. What has no content yet becomes
-  // valid later.
+  // A kernel's start takes memory on the GPU for all parts of its tensors. Parts without content become valid
+  // later.
   Bytes LackOnGpu(uint32_t tensor) const;  // bytes of the tensor for which no memory is taken there
   void TakeAllOnGpu(uint32_t tensor);
   void ValidateAllOnGpu(uint32_t tensor);

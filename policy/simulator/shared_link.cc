@@ -21,7 +21,8 @@ SharedLink::SharedLink(const Machine& machine, size_t tiers)
 
 void SharedLink::ForgetWanted() { std::ranges::fill(wanted_, 0); }
 
-// A direction gets `part` of its rate. The host gives way, down to a half of that; then the drives do.
+// Divides `part` of a direction's rate among its copies. The host's copy becomes slower first, down to half
+// of that; then the drives' copies do, all by the same factor.
 void SharedLink::ShareDirection(bool out, double part, std::vector<double>* rates) const {
   const Queue host = out ? 0 : tiers_;
   const double all = part * Alone(host);
@@ -48,6 +49,8 @@ std::vector<double> SharedLink::RightRates(bool wanted) const {
   return rates;
 }
 
+// A copy may begin if no copy under way is faster than is right beside it. Copies that have begun at this
+// very time do not count: Begin can still lower their rates.
 bool SharedLink::MayBegin(Queue queue, double rate, Nanos now) {
   std::vector<double> kept(copies_.size(), 0);
   kept.swap(wanted_);
@@ -76,7 +79,7 @@ void SharedLink::Begin(Queue queue, double rate, Bytes bytes, Nanos latency, Nan
 
 void SharedLink::Arrange(Nanos now) {
   const std::vector<double> right = RightRates(/*wanted=*/true);
-  // First those that become slower: the others may need what they give up.
+  // Copies that become slower go first: the others may need what they give up.
   for (const bool slower : {true, false}) {
     for (Queue queue = 0; queue < copies_.size(); ++queue) {
       Copy& copy = copies_[queue];
@@ -115,7 +118,7 @@ Nanos SharedLink::EndOf(const Copy& copy, Bytes bytes) const {
                               static_cast<double>(copy.latency));
 }
 
-// Of the segment, with the unit that is under way now.
+// The bytes of the segment up to the end of the unit that is under way now.
 Bytes SharedLink::BytesToUnit(const Copy& copy, Nanos now) const {
   const Nanos moving = std::max<Nanos>(0, now - copy.start - copy.latency);
   const double units = static_cast<double>(moving) / kNanosPerSecond * copy.rate / static_cast<double>(unit_);
@@ -140,7 +143,7 @@ SharedLink::Segment SharedLink::EndSegment(Queue queue, Nanos now) {
     copy.active = false;
     return segment;
   }
-  // At the end of a unit: the time shows which one.
+  // The segment ends with a unit; the time since its start tells which.
   const double moved = static_cast<double>(now - copy.start - copy.latency) / kNanosPerSecond * copy.rate;
   const Bytes units = static_cast<Bytes>(std::floor(moved / static_cast<double>(unit_) + 0.5));
   segment.last = std::min(copy.bytes, copy.done + units * unit_);

@@ -1,9 +1,10 @@
 // SharedLink: the rates of a simulated machine's copies over a PCIe link whose directions slow each other
 // down. Each copy is asked for at the rate that it would have beside those of its own direction. While both
 // directions want more than they reach together, the host's copies become slower, and the drives' where that
-// is not enough. A copy changes its rate at the end of a unit (a piece, or 2 MiB of a whole tensor): what
-// lies between two changes is a segment, of one rate, as the referee wants it. A copy that others must give
-// way to waits for their ends of a unit. Private to the simulator; nothing fails.
+// is not enough. A copy changes its rate at the end of a unit (a piece, or 2 MiB of a whole tensor). The
+// bytes between two changes are a segment of one rate, since a schedule has one rate for each of its moves. A
+// copy that needs others to become slower starts when their units have ended. Private to the simulator;
+// nothing fails.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_SHARED_LINK_H_
 #define SPILLWAY_POLICY_SIMULATOR_SHARED_LINK_H_
@@ -17,7 +18,7 @@ namespace spillway::policy {
 
 class SharedLink {
  public:
-  // As CopyQueues numbers them: out to the host and to each drive, then in from each of these.
+  // Numbered as in CopyQueues: out to the host and to each drive, then in from each of these.
   using Queue = size_t;
 
   // Bytes of a copy, from an offset that is whole units, at one rate.
@@ -35,20 +36,23 @@ class SharedLink {
 
   // A new round: no copy is known to want to begin.
   void ForgetWanted();
-  // Whether a copy may begin in the queue now, asked for at `rate`. If not, the others are to give way to it.
+  // Whether a copy may begin in the queue now, asked for at `rate` (bytes per second). If not, the other
+  // copies become slower for it at the end of their units.
   bool MayBegin(Queue queue, double rate, Nanos now);
-  // It does begin: `bytes`, after `latency`.
+  // Begins the copy of `bytes`, after `latency`.
   void Begin(Queue queue, double rate, Bytes bytes, Nanos latency, Nanos now);
-  // The copy under way in the queue is given up: it ends with the unit that is being moved.
+  // Gives up the copy under way in the queue: it ends with the unit that is being moved.
   void Shorten(Queue queue, Nanos now);
-  // The round has ended: all copies are to get the rates that are right beside those under way and wanted.
+  // Ends the round: each copy gets the rate that is right beside those under way and wanted, at once or at
+  // the end of its unit.
   void Arrange(Nanos now);
 
-  // When the segment under way in the queue ends, as far as is known; meaningful while a copy is under way.
+  // The end of the segment under way in the queue, as far as it is known; meaningful while a copy is under
+  // way.
   Nanos end(Queue queue) const { return copies_[queue].end; }
-  // It ends now, and the copy with it or not. Arrange is to follow.
+  // Ends the segment now, and the copy if nothing is left of it. The caller calls Arrange afterwards.
   Segment EndSegment(Queue queue, Nanos now);
-  // The rest of the copy, if nothing changed any more.
+  // The rest of the copy if its rate does not change any more.
   Segment Rest(Queue queue) const;
 
  private:
@@ -63,7 +67,8 @@ class SharedLink {
     Nanos end = 0;
   };
 
-  // What each copy's rate should be, of those under way and, if `wanted`, those that want to begin. 0: none.
+  // The right rate of each copy, by queue: of those under way and, if `wanted`, those that want to begin. 0:
+  // no copy.
   std::vector<double> RightRates(bool wanted) const;
   void ShareDirection(bool out, double part, std::vector<double>* rates) const;
   bool Possible(Queue queue, double rate) const;  // beside the present rates of the others

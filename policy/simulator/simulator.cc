@@ -21,7 +21,9 @@ constexpr Nanos kForever = std::numeric_limits<Nanos>::max();
 Headroom HeadroomOf(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
                     const TransferPlan& plan) {
   Headroom headroom(ExpectedBytes(workload, lifetimes, machine.piece_bytes, plan), machine.gpu_bytes, 0, 0);
-  // Nothing is away from an iteration before the first one: PlaceTensors decides what is away at its start.
+  // The expected bytes are those of an iteration that repeats, so they lack tensors that the iteration before
+  // has sent away. No iteration comes before the first one: the bytes are added back here, and PlaceTensors
+  // decides which tensors are away at the start.
   const auto kernels = static_cast<uint32_t>(workload.kernels.size());
   for (const PlannedEviction& eviction : plan.evictions) {
     const IdleInterval& interval = lifetimes.intervals[eviction.interval];
@@ -34,7 +36,9 @@ Headroom HeadroomOf(const Workload& workload, const Lifetimes& lifetimes, const 
   return headroom;
 }
 
-// Kernels one after another, and time.
+// One execution: kernels one after another, and time. All that can start does; then time jumps to the next
+// end of a kernel or copy. If nothing is under way and the next kernel cannot start, parts leave in need; if
+// that does not help, the job cannot go on.
 class Executor {
  public:
   Executor(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
@@ -79,8 +83,8 @@ class Executor {
   uint32_t KernelOf(uint64_t position) const { return static_cast<uint32_t>(position % kernels_); }
   const Kernel& Next() const { return workload_.kernels[KernelOf(place_.started)]; }
 
-  // ---- The start. Of the tensors that live over an iteration's start, those that the plan has away then are
-  // away. The others are on the GPU, as far as they fit, in the order of their first use.
+  // ---- The start. Tensors that live over an iteration's start are away if the plan has them away then. The
+  // others are on the GPU, as far as they fit, in the order of their first use.
   void PlaceTensors() {
     std::vector<bool> placed(workload_.tensors.size(), false);
     for (const AwayAtStart& away : due_.away_at_start) {
@@ -107,7 +111,7 @@ class Executor {
     const std::vector<uint32_t>& uses = lifetimes_.uses[t];
     if (uses.empty()) return transfers_.PlaceAway(t, PlanTier::kHost, std::nullopt, false);
     if (state_.used[0] + bytes + first_kernel > machine_.gpu_bytes) {
-      // Until its first use, or where it is freed, if that comes first.
+      // It is away until its first use, or until it is freed if that comes first.
       const uint32_t end = lifetimes_.last_live[t];
       const uint32_t until = end < uses.front() ? end + 1 : uses.front();
       const bool returns = end >= until && Names(workload_.kernels[until].inputs, t);
@@ -118,7 +122,7 @@ class Executor {
     metrics_.Happened({ScheduleEvent::Kind::kInit, 0, t, 0, 0, Place::kGpu, Place::kGpu, 0, 0, 0});
   }
 
-  // ---- One round at a time: all that can start does.
+  // ---- One round: all that can start does.
   void StartAll() {
     transfers_.BeginRound();
     if (place_.Waiting()) {
@@ -130,7 +134,7 @@ class Executor {
     transfers_.EndRound();
   }
 
-  // Whether what the next kernel overwrites or frees is on its way.
+  // Whether a tensor that the next kernel overwrites or frees is on its way.
   bool NextIsBeingMoved() const {
     const auto moves = [this](uint32_t t) {
       return state_.tensors[t].moves_out + state_.tensors[t].moves_in != 0;
@@ -172,7 +176,7 @@ class Executor {
   void Advance(Nanos to) {
     if (place_.Waiting()) metrics_.Waited(place_.started, to - place_.now, transfers_.WaitOf(Next()));
     place_.now = to;
-    // Copies that the kernel made stale go only now: in the order of events at one time, moves start before
+    // Copies that the kernel made stale are freed only now: among events at one time, moves start before
     // kernels.
     for (uint32_t t : std::exchange(stale_, {})) transfers_.FreeElsewhere(t);
     if (place_.running && kernel_end_ == place_.now) EndKernel();
@@ -203,8 +207,8 @@ class Executor {
     for (const DueDrop& due : due_.drops[k]) transfers_.BeginEviction(due);
   }
 
-  // ---- Eviction in need: the next kernel does not fit and nothing moves: other parts leave outside the
-  // plan.
+  // ---- Eviction in need: the next kernel does not fit and nothing moves, so other parts leave outside of
+  // the plan.
   void EvictInNeed() {
     const Bytes needed = state_.SpaceFor(Next()) + state_.MissingFor(Next());
     Bytes leaving = transfers_.FreeOnGpu();
@@ -244,7 +248,7 @@ class Executor {
     return order;
   }
 
-  // The next kernel that names the tensor, or before which it is freed, if that comes first.
+  // The next kernel that names the tensor, or the one before which it is freed if that comes first.
   uint64_t NextUse(uint32_t tensor, uint64_t from) const {
     const uint32_t end = lifetimes_.last_live[tensor];
     const uint64_t next = NextNamed(tensor, from);

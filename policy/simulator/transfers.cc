@@ -29,8 +29,8 @@ CopyQueues::Queue Transfers::QueueBack(const ExecutionPart& part) const {
   return queues_.Back(part.valid[1] ? CopyQueues::kHostOut : CopyQueues::DriveOut(part.drive));
 }
 
-// Pieces of a part, from those that begin at `first` bytes of it to those that begin before `last`. Over a
-// link whose directions share, whole tensors move in units, and schedules count in these.
+// Records an event on the pieces of a part that begin in [first, last), bytes of the part. Whole tensors move
+// in units over a link whose directions share, and schedules count in these.
 void Transfers::Record(ScheduleEvent::Kind kind, const ExecutionPart& part, Place from, Place to, Nanos start,
                        Nanos end, Bytes first, Bytes last) {
   ScheduleEvent event{kind,
@@ -53,7 +53,7 @@ void Transfers::Record(ScheduleEvent::Kind kind, const ExecutionPart& part, Plac
   metrics_.Happened(event);
 }
 
-// ---- What leaves.
+// ---- Evictions.
 
 void Transfers::PlaceAway(uint32_t t, PlanTier tier, std::optional<uint32_t> until, bool returns) {
   TensorState& tensor = state_.tensors[t];
@@ -126,7 +126,7 @@ void Transfers::QueueRead(uint32_t p) {
   if (prefetch_) queues_.reads(queue).push({part.away_until, p});
 }
 
-// The same one in each iteration: iterations are alike, and the waits of one forecast those of the next.
+// A part keeps its drive in all iterations: these are alike, and the waits of one forecast those of the next.
 uint32_t Transfers::DriveFor(ExecutionPart* part) {
   if (!part->has_drive) part->drive = static_cast<uint32_t>(queues_.loads().Pick(part->bytes));
   part->has_drive = true;
@@ -168,7 +168,7 @@ void Transfers::StartWritesOf(Queue queue) {
   ExecutionPart& part = state_.parts[write.part];
   if (queue == CopyQueues::kHostOut && state_.used[1] + part.bytes > machine_.host_bytes) {
     if (!place_.Waiting() || !part.drop_pending) return;
-    queues_.PopWrite(queue);  // a kernel waits for its memory, and the host is full: to the SSD
+    queues_.PopWrite(queue);  // a kernel waits for its memory, and the host is full: it goes to the SSD
     const Queue drive = CopyQueues::DriveOut(DriveFor(&part));
     queues_.Push(drive, write);
     StartWritesOf(drive);
@@ -204,7 +204,7 @@ void Transfers::StartReadsOf(Queue queue) {
   if (!waiting.empty()) StartQueuedRead(queue);
 }
 
-// What the next kernel waits for needs free memory only, no headroom.
+// A read that the next kernel waits for needs free memory only, no headroom.
 bool Transfers::StartOwnRead(Queue queue) {
   for (uint32_t t : Next().inputs) {
     const TensorState& tensor = state_.tensors[t];
@@ -251,7 +251,7 @@ Nanos Transfers::PlannedStart(uint64_t position) const {
          planned_starts_[KernelOf(position)];
 }
 
-// Where the job is on the timeline without waits.
+// The job's place on the timeline without waits, which stands still while a kernel waits.
 Nanos Transfers::PlannedNow() const {
   if (!place_.running) return PlannedStart(place_.started);
   const Nanos duration = workload_.kernels[KernelOf(place_.started - 1)].duration;

@@ -1,6 +1,7 @@
-// Transfers: what a simulated machine copies and drops: the plan's copies out and drops, reads ahead of their
-// use as far as headroom allows, and what the next kernel waits for. Moves parts through CopyQueues and keeps
-// PartState up to date; the simulator runs kernels and time. Private to it; one thread; nothing fails.
+// Transfers: the copies and drops of a simulated machine: the plan's copies out and drops, reads ahead of
+// their use as far as headroom allows, and reads that the next kernel waits for. It moves parts through
+// CopyQueues and keeps PartState up to date; the simulator runs kernels and time. Private to the simulator;
+// one thread; nothing fails.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_TRANSFERS_H_
 #define SPILLWAY_POLICY_SIMULATOR_TRANSFERS_H_
@@ -19,7 +20,7 @@
 
 namespace spillway::policy {
 
-// Where the job is.
+// The job's place, and the time.
 struct JobPlace {
   Nanos now = 0;
   bool running = false;
@@ -33,16 +34,16 @@ struct JobPlace {
 
 class Transfers {
  public:
-  // The arguments outlive it; `place` is kept up to date by the caller. `headroom`: what the plan expects on
-  // the GPU. `prefetch`: as in ExecutionOptions.
+  // The arguments outlive the object; the caller keeps `place` up to date. `headroom`: of the plan.
+  // `prefetch`: as in ExecutionOptions.
   Transfers(const Workload& workload, const Machine& machine, Headroom headroom, bool prefetch,
             const JobPlace& place, PartState* state, ExecutionStats* metrics);
 
-  // At the start all of the tensor is away, until kernel `until` if it is ever used. To the SSD where the
-  // host is full.
+  // Makes all of the tensor away at the start, until kernel `until` if it is ever used. It is on the SSD
+  // where the host is full.
   void PlaceAway(uint32_t tensor, PlanTier tier, std::optional<uint32_t> until, bool returns);
-  // The copy may start now. Distances in `write` count from kernel `from`; the copy is wanted `advance`
-  // kernels earlier.
+  // Queues a copy out that may start now. Distances in `write` count from kernel `from`; the copy is wanted
+  // `advance` kernels earlier.
   void QueueWrite(const DueWrite& write, uint64_t from, uint64_t advance);
   // The part leaves by the plan, its last use being over.
   void BeginEviction(const DueDrop& due);
@@ -59,11 +60,12 @@ class Transfers {
   void StartReads();
   void EndRound();
 
-  // When the next copy ends, or a read may start that was too early; `latest` when nothing comes before it.
+  // The time at which the next copy ends, or a read may start that was too early; `latest` if nothing comes
+  // before it.
   Nanos NextEvent(Nanos latest) const;
   void EndMoves();  // those that end now
-  void Finish();    // the execution has ended: what is under way is counted to its end
-  // What the next kernel waits for.
+  void Finish();    // the execution has ended: copies under way count to their end
+  // The reason for which `kernel`, the next one, waits.
   ExecutionStats::Wait WaitOf(const WorkloadKernel& kernel) const;
   Bytes FreeOnGpu() const;
 

@@ -1,4 +1,4 @@
-// KernelTimes: how long launches take on the GPU, learnt from measured samples per kind of launch. A kind is
+// KernelTimes: how long launches take on the GPU, learned from measured samples per kind of launch. A kind is
 // a function on blocks of given sizes, wherever they lie. A sample lasts until the next launch that names a
 // block, and the work in between depends on the place in the iteration, so samples are kept by place, too.
 // The launch timer measures, the planner asks. Data only; no call fails.

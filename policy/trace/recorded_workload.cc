@@ -8,8 +8,8 @@ namespace {
 
 constexpr Nanos kUnmeasured = 10'000;
 
-// What happens to one block over the iteration, in order. An event at a position comes before that position's
-// launch.
+// The events and uses of one block over the iteration, in order. An event at a position comes before that
+// position's launch.
 struct BlockHistory {
   struct Item {
     uint32_t position = 0;

@@ -22,8 +22,8 @@ struct RecordedWorkload {
 };
 
 // The iteration is the `iteration_launches` launches of `trace` from `start` on, taken to repeat for ever.
-// What is allocated in it and not freed is freed in the next, at the place where this one frees the same
-// block.
+// A block that is allocated in it and not freed there is freed in the next iteration, at the position where
+// this one frees the same block.
 // - A block that is neither allocated nor freed in the iteration is persistent. Any other lives from its
 //   first use after the allocation, which writes it without reading, to the launch before which it is freed.
 // - Further uses read it; they write it, too, unless `facts` says no.

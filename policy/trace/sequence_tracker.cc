@@ -69,7 +69,7 @@ void SequenceTracker::Follow(LaunchIndex index, uint64_t signature) {
   ++counts_.left;
 }
 
-// Forgets everything at the job's first mark: a sequence that was learnt without marks may be a part of an
+// Forgets everything at the job's first mark: a sequence that was learned without marks may be a part of an
 // iteration.
 void SequenceTracker::ForgetSequences() {
   if (sequence_ != kNoSequence) ++counts_.left;
@@ -112,7 +112,7 @@ KnownSequences::Added SequenceTracker::Learn(const Trace& trace, LaunchIndex sta
 }
 
 void SequenceTracker::FindSequence(const Trace& trace, LaunchIndex index) {
-  const std::optional<SequencePlace> place = known_.Recognise();
+  const std::optional<SequencePlace> place = known_.Recognize();
   if (!place) return FindIteration(trace, index);
   // A sequence may begin anywhere if there are no marks. The launch at which the job entered it is worth
   // remembering.
@@ -131,7 +131,7 @@ void SequenceTracker::FindIteration(const Trace& trace, LaunchIndex index) {
   if (iteration_launches == 0) return;
   const bool has_boundary = iteration_at_ != kNever && iteration_at_ + iteration_launches >= end;
   if (boundaries_.marked() && !has_boundary && finder_.run() < kRunsOfAPhase * iteration_launches) return;
-  if (finder_.Found(trace, end) == 0) return;  // looks at each launch of the iteration
+  if (finder_.Found(trace, end) == 0) return;  // compares each launch of the iteration
   LaunchIndex start = end - iteration_launches;
   if (has_boundary && iteration_at_ >= trace.begin() + iteration_launches)
     start = iteration_at_ - iteration_launches;

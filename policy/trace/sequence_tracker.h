@@ -1,8 +1,8 @@
-// SequenceTracker tells, launch by launch, which sequence a job is in, and where in it. It learns sequences:
-// an iteration that was marked, one that came twice in a row, or one that came again later. It notices when
-// the job leaves its sequence and when it is back in one. The predictor's thread gives it each launch and
-// plans for the sequence that it names. It keeps the launches of each sequence as a trace of its own. One
-// thread; no call fails.
+// SequenceTracker finds, launch by launch, the sequence that a job is in, and its place there. It learns
+// sequences: an iteration that was marked, one that came twice in a row, or one that came again later. It
+// notices when the job leaves its sequence and when it is back in one. The predictor's thread gives it each
+// launch and plans for the sequence that it names. It keeps the launches of each sequence as a trace of its
+// own. One thread; no call fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_SEQUENCE_TRACKER_H_
 #define SPILLWAY_POLICY_TRACE_SEQUENCE_TRACKER_H_

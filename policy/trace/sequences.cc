@@ -70,28 +70,28 @@ void KnownSequences::Remove(SequenceId id) {
 }
 
 void KnownSequences::Record(uint64_t signature) {
-  latest_[all_noted_ % kLongestRun] = signature;
-  ++all_noted_;
-  ++noted_;
+  latest_[all_recorded_ % kLongestRun] = signature;
+  ++all_recorded_;
+  ++recorded_;
 }
 
 // Returns how many of the latest launches, up to `most`, are those up to the place.
 uint32_t KnownSequences::RunAt(const Place& place, uint32_t most) const {
   const std::vector<uint64_t>& sequence = sequences_.at(place.sequence).signatures;
-  const auto known = static_cast<uint32_t>(std::min<uint64_t>({noted_, most, kLongestRun}));
+  const auto known = static_cast<uint32_t>(std::min<uint64_t>({recorded_, most, kLongestRun}));
   size_t position = place.position;
   for (uint32_t run = 0; run < known; ++run) {
-    if (latest_[(all_noted_ - 1 - run) % kLongestRun] != sequence[position]) return run;
+    if (latest_[(all_recorded_ - 1 - run) % kLongestRun] != sequence[position]) return run;
     position = position == 0 ? sequence.size() - 1 : position - 1;
   }
   return known;
 }
 
-std::optional<SequencePlace> KnownSequences::Recognise() const {
-  if (noted_ == 0) return std::nullopt;
-  const auto found = places_.find(latest_[(all_noted_ - 1) % kLongestRun]);
+std::optional<SequencePlace> KnownSequences::Recognize() const {
+  if (recorded_ == 0) return std::nullopt;
+  const auto found = places_.find(latest_[(all_recorded_ - 1) % kLongestRun]);
   if (found == places_.end() || found->second.size() > kMaxPlaces) return std::nullopt;
-  // The first look is a short one, which excludes most places.
+  // The first comparison is a short one, which excludes most places.
   const uint32_t shortest = std::max(options_.clear, options_.tied);
   std::vector<SequencePlace> best;
   for (const uint32_t most : {shortest, kLongestRun}) {
@@ -125,9 +125,9 @@ std::optional<SequencePlace> KnownSequences::Judge(const std::vector<SequencePla
 }
 
 bool KnownSequences::IsNearWhereLeft(const SequencePlace& place) const {
-  if (place.sequence != left_.sequence || all_noted_ - left_at_ > kSoon) return false;
+  if (place.sequence != left_.sequence || all_recorded_ - left_at_ > kSoon) return false;
   const auto iteration_launches = static_cast<uint32_t>(sequences_.at(place.sequence).signatures.size());
-  const uint64_t since = all_noted_ - left_at_;
+  const uint64_t since = all_recorded_ - left_at_;
   const auto expected = static_cast<uint32_t>((left_.position + since - 1) % iteration_launches);
   const uint32_t ahead = (place.position + iteration_launches - expected) % iteration_launches;
   return std::min(ahead, iteration_launches - ahead) <= std::min(kClose, iteration_launches / 4);
@@ -156,7 +156,7 @@ void KnownSequences::RecordFollowed(SequenceId id, uint64_t launches) {
 
 void KnownSequences::RecordLeft(SequenceId id, uint32_t position, uint64_t launches) {
   left_ = {id, position, 0, false};
-  left_at_ = all_noted_;
+  left_at_ = all_recorded_;
   const auto sequence = sequences_.find(id);
   if (sequence == sequences_.end()) return;
   uint32_t& least = sequence->second.least_run;

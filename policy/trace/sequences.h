@@ -1,7 +1,7 @@
 // KnownSequences: a bounded library of the sequences that a job repeats, each the launch signatures of one
 // iteration, and the job's present place among them, judged by its latest launches. A sequence is circular:
 // its first launch comes after its last. SequenceTracker adds sequences and reports launches; the caller
-// keeps what belongs to a sequence (its plan) under the sequence's id. Only signatures are looked at. One
+// keeps what belongs to a sequence (its plan) under the sequence's id. Only signatures are compared. One
 // thread; no call fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_SEQUENCES_H_
@@ -68,10 +68,10 @@ class KnownSequences {
   // Records the job's next launch. Must be called for each launch, in a known sequence or not. Constant time.
   void Record(uint64_t signature);
   // Records that the launches before the next one are not known.
-  void ForgetLatest() { noted_ = 0; }
+  void ForgetLatest() { recorded_ = 0; }
   // Returns the place of the launch recorded last: as soon as there is no doubt about it, or the best guess
-  // when the doubt has lasted; none until then. Looks at up to kMaxPlaces places.
-  std::optional<SequencePlace> Recognise() const;
+  // when the doubt has lasted; none until then. Compares up to kMaxPlaces places.
+  std::optional<SequencePlace> Recognize() const;
 
   // Records that the job has followed the sequence for this many launches and still does.
   void RecordFollowed(SequenceId sequence, uint64_t launches);
@@ -97,7 +97,7 @@ class KnownSequences {
   };
   // A signature that stands in more places than these is no evidence.
   static constexpr size_t kMaxPlaces = 64;
-  // The number of launches for which a sequence that was left is looked for close to the place, and how
+  // The number of launches for which a sequence that was left is searched for close to the place, and how
   // close.
   static constexpr uint64_t kSoon = 64;
   static constexpr uint32_t kClose = 16;
@@ -119,10 +119,10 @@ class KnownSequences {
   uint64_t clock_ = 0;  // grows with each sequence added or followed
 
   std::vector<uint64_t> latest_;  // ring of the last kLongestRun launches
-  uint64_t noted_ = 0;            // launches in a row that are known
+  uint64_t recorded_ = 0;         // launches in a row that are known
   SequencePlace left_;            // the place where a sequence was left; run unused
-  uint64_t left_at_ = 0;          // all_noted_ then
-  uint64_t all_noted_ = 0;
+  uint64_t left_at_ = 0;          // all_recorded_ then
+  uint64_t all_recorded_ = 0;
 };
 
 }  // namespace spillway::policy

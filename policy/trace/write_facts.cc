@@ -2,11 +2,11 @@
 
 namespace spillway::policy {
 
-// By observations here, and what they confirm.
+// Known by observations of this run, and by other facts that they confirm.
 Writes WriteFacts::Found(const Access& access) {
   if (access.changed) return Writes::kYes;
   const uint32_t enough = access.guess == Writes::kNo ? 1 : kSamplesForNo;
-  return access.looks >= enough ? Writes::kNo : Writes::kUnknown;
+  return access.unchanged >= enough ? Writes::kNo : Writes::kUnknown;
 }
 
 Writes WriteFacts::Answer(const Access& access) {
@@ -19,8 +19,8 @@ void WriteFacts::Record(LaunchForm form, uint32_t operand, bool changed) {
   const Writes before = Answer(access);
   if (changed) {
     access.changed = true;
-  } else if (access.looks < kSamplesForNo) {
-    ++access.looks;
+  } else if (access.unchanged < kSamplesForNo) {
+    ++access.unchanged;
   }
   if (Answer(access) != before) ++version_;
 }

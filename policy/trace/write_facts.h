@@ -1,9 +1,9 @@
 // WriteFacts: which accesses write, learned from observations, and guessed from the facts of other runs. All
 // accesses at one place of the access sets of a function, if these name equally many blocks, count as one
-// here. One observed change shows forever that the access writes. An access is believed to read only after
-// several looks, or after one that agrees with a guess. Correctness never depends on it: a plan may count on
-// it, and the drop is checked. The write sampler adds observations; the planner asks a copy that does not
-// change. No call fails.
+// here. One observed change shows forever that the access writes. An access counts as one that only reads
+// after several observations without a change, or after one if a guess says the same. Correctness never
+// depends on it: a plan may count on it, and the drop is checked. The write sampler adds observations; the
+// planner asks a copy that does not change. No call fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_WRITE_FACTS_H_
 #define SPILLWAY_POLICY_TRACE_WRITE_FACTS_H_
@@ -25,8 +25,8 @@ struct LaunchForm {
   friend bool operator==(const LaunchForm&, const LaunchForm&) = default;
 };
 
-// What is known, or taken to be so, of the accesses of a form. Bit i: the block at place i of the set. Those
-// from kMaxOperands on are not among them.
+// The facts and guesses about the accesses of a form. Bit i: the block at place i of the set. Blocks from
+// kMaxOperands on have no bit.
 struct FormFacts {
   static constexpr uint32_t kMaxOperands = 64;
   LaunchForm form;
@@ -38,28 +38,28 @@ struct FormFacts {
 // Not thread-safe. It is copied for another thread that plans with it.
 class WriteFacts {
  public:
-  // The number of looks without a change after which an access counts as one that only reads. The looks are
-  // to come from different iterations: a kernel may write what was there already (a flag, a zero over a zero)
-  // in one iteration and not in another.
+  // The number of observations without a change after which an access counts as one that only reads. They
+  // should come from different iterations: a kernel may write the value that is there already (a flag, a zero
+  // over a zero) in one iteration and another value in the next.
   static constexpr uint32_t kSamplesForNo = 3;
 
   // One observation: the block at place `operand` of the set had, or had not, other bytes after a launch of
   // `form` than before it.
   void Record(LaunchForm form, uint32_t operand, bool changed);
-  // What somebody else has found. Of two guesses about an access the first counts; an observation that says
-  // otherwise counts more.
+  // Adds a guess from elsewhere. The first of two guesses about an access counts; an observation that
+  // contradicts a guess counts more.
   void Guess(const FormFacts& guess);
 
   // Unknown counts as written wherever bytes depend on it.
   Writes Of(LaunchForm form, uint32_t operand) const;
-  // Whether observations have decided it: a further look at the access could not change the answer.
+  // Whether observations have decided it, so that no more are needed.
   bool Settled(LaunchForm form, uint32_t operand) const;
 
-  // What is settled, in no order.
+  // The settled facts, in no order.
   std::vector<FormFacts> SettledForms() const;
 
   size_t size() const { return accesses_.size(); }  // accesses seen, or guessed about
-  // Goes up whenever an answer of Of has changed: what was planned before may be planned better.
+  // Goes up whenever an answer of Of has changed: a plan made before may be improved.
   uint64_t version() const { return version_; }
 
  private:
@@ -78,7 +78,7 @@ class WriteFacts {
   struct Access {
     Writes guess = Writes::kUnknown;
     bool changed = false;
-    uint32_t looks = 0;  // without a change
+    uint32_t unchanged = 0;  // observations without a change
   };
   static Writes Found(const Access& access);
   static Writes Answer(const Access& access);

@@ -73,7 +73,7 @@ class FixedHashCode : public HashCode {
   const std::string image_;
 };
 
-// The process's device: driver initialised once, with SIMCUDA_GRANULARITY of 64 KiB and 64 MiB of memory.
+// The process's device: driver initialized once, with SIMCUDA_GRANULARITY of 64 KiB and 64 MiB of memory.
 class CoreDevice {
  public:
   static constexpr uint64_t kChunk = allocator::kChunk;

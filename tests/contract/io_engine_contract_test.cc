@@ -1,4 +1,4 @@
-// The engines that keep the contract: the product's two, each also as a modelled disk, and the tests' two.
+// The engines that keep the contract: the product's two, each also as a modeled disk, and the tests' two.
 
 #include "tests/contract/io_engine_contract.h"
 

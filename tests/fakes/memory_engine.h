@@ -1,4 +1,4 @@
-// MemoryEngine: an IoEngine whose file is memory, with a modelled latency and bandwidth. Transfers happen at
+// MemoryEngine: an IoEngine whose file is memory, with a modeled latency and bandwidth. Transfers happen at
 // once, and their results become due one after the other, as on a disk with one queue. For tests that want no
 // disk's moods.
 

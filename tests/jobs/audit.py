@@ -53,7 +53,7 @@ def bad_list(args, problems):
     list_file = args.work / "audit-bad.txt"
     list_file.write_text("good\n\nbad/name\n")
     status, output = run_script(args, "audit-bad", job.Cap(64 * MIB, "64MiB", "none"), SPILLWAY_DENYLIST=str(list_file))
-    problems.expect(status == 2 and f"{list_file}:3:" in output and "accepted: " in output,
+    problems.expect(status == 2 and f"{list_file}:3:" in output and "expected: " in output,
                     f"bad list: status {status}\n{output[-1000:]}")  # fmt: skip
 
 

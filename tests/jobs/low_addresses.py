@@ -9,7 +9,7 @@ import harness
 import job
 
 GIB = 1 << 30
-LINE = "takes no other place: numbers that kernels get may be taken for addresses"
+LINE = "accepts no other place: numbers passed to kernels may be taken for addresses"
 
 
 def run(args, problems, hints):

@@ -76,7 +76,7 @@ def unknown_version(args, problems):
     if expect_result(problems, "unknown version", status, output, result):
         answers = {note["status"] for note in result["notes"]}
         problems.expect(answers == {OUT_OF_MEMORY}, f"unknown version: answers {answers}")
-        problems.expect("is of a version of NCCL that is not known" in output, f"unknown version: no words\n{output[-2000:]}")
+        problems.expect("is of an unknown version of NCCL" in output, f"unknown version: no words\n{output[-2000:]}")
 
 
 def main():

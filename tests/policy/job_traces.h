@@ -1,5 +1,5 @@
 // Traces of a training iteration as the recorder sees one: weights, saved activations, gradients, and an
-// optimiser with two states per weight. For tests of what is planned from recordings.
+// optimizer with two states per weight. For tests of what is planned from recordings.
 
 #ifndef SPILLWAY_TESTS_POLICY_JOB_TRACES_H_
 #define SPILLWAY_TESTS_POLICY_JOB_TRACES_H_
@@ -52,8 +52,8 @@ struct TrainingJob {
     }
     return times;
   }
-  // What is read only: weights and activations before their own layer's writing launch, gradients in the
-  // update.
+  // The blocks that are only read: weights and activations before their own layer's writing launch, gradients
+  // in the update.
   WriteFacts Facts() const {
     WriteFacts facts;
     for (uint32_t look = 0; look < WriteFacts::kSamplesForNo; ++look) {

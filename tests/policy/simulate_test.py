@@ -332,7 +332,7 @@ class CommandLine(unittest.TestCase):
         for options in (["--gpu-memory", "many"], ["--sweep", "colour=1:2:1"], ["--pcie", "0"]):
             run = simulate(self.TRACE, *options)
             self.assertEqual(run.returncode, 2, options)
-            self.assertRegex(run.stderr, "accepted")
+            self.assertRegex(run.stderr, "expected")
         self.assertEqual(simulate("/nonexistent").returncode, 2)
         self.assertEqual(simulate(self.TRACE, "--policy", "luck").returncode, 2)
 

@@ -23,7 +23,7 @@ with contextlib.suppress(ImportError):
     import cuda.bindings.driver, cuda.bindings.runtime
 """
 ONE_TENSOR = "\nimport torch\nprint(torch.ones(4, device='cuda').sum().item(), torch.cuda.memory.get_allocator_backend())"
-LEFT = "spillway: PyTorch is left as it is: CUDA is already initialised in PyTorch"
+LEFT = "spillway: PyTorch is left as it is: CUDA is already initialized in PyTorch"
 
 
 class LateTorchTest(RoutingCase):

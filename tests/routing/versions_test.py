@@ -19,8 +19,8 @@ class VersionsTest(RoutingCase):
         self.assertEqual(done.stdout.split(), ["native", "True"])
         ours = MINOR.replace("_", ".")
         self.assertEqual(self.words(done), [
-            f"spillway: PyTorch is left as it is: this Spillway serves PyTorch {known.replace('_', '.')}, and {ours} is "
-            "installed; one that is built with this Python (SPILLWAY_PYTHON) serves it (SPILLWAY_REQUIRE=1 ends the job instead)"])  # fmt: skip
+            f"spillway: PyTorch is left as it is: this Spillway supports PyTorch {known.replace('_', '.')}, and {ours} is "
+            "installed; build Spillway with this Python (SPILLWAY_PYTHON) to support it (SPILLWAY_REQUIRE=1 ends the job instead)"])  # fmt: skip
 
     def test_minor_that_is_not_runs_out_of_memory_as_always(self):
         done = self.run_job(OVERSUBSCRIBE, library=self.product("1_99"), status=1)

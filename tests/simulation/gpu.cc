@@ -95,7 +95,7 @@ Gpu::Stream* Gpu::StreamOf(CUstream handle) {
   return legacy_;
 }
 
-void Gpu::Tell(const void* what) {
+void Gpu::Notify(const void* what) {
   for (Task* task : scheduler().Alive()) {
     if (task->state == Task::State::kBlocked && task->waits_on == what) scheduler().Unblock(task);
   }
@@ -104,7 +104,7 @@ void Gpu::Tell(const void* what) {
 void Gpu::Add(Stream* stream, Operation operation) {
   stream->operations.push_back(std::move(operation));
   ++stream->enqueued;
-  Tell(stream);
+  Notify(stream);
 }
 
 CUresult Gpu::Enqueue(CUstream stream, Kernel body) {
@@ -133,12 +133,12 @@ void Gpu::StreamLoop(Stream* stream) {
     }
     if (!operation.wait && operation.record != nullptr) {
       operation.record->done = true;
-      Tell(operation.record.get());
+      Notify(operation.record.get());
     }
     stream->operations.pop_front();
     ++stream->completed;
     scheduler().RecordProgress();
-    Tell(&stream->completed);
+    Notify(&stream->completed);
   }
 }
 
@@ -153,9 +153,9 @@ void Gpu::Synchronize(CUstream handle) {
 void Gpu::Poison(CUresult error) {
   error_ = error;
   for (const auto& event : events_) {
-    if (event->last != nullptr) Tell(event->last.get());
+    if (event->last != nullptr) Notify(event->last.get());
   }
-  for (const auto& stream : streams_) Tell(&stream->completed);
+  for (const auto& stream : streams_) Notify(&stream->completed);
 }
 
 CUresult Gpu::Call() const {

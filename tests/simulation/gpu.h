@@ -100,7 +100,7 @@ class Gpu {
   Stream* StreamOf(CUstream handle);
   void Add(Stream* stream, Operation operation);
   void StreamLoop(Stream* stream);
-  void Tell(const void* what);
+  void Notify(const void* what);
   // Addresses that are memory of the process, too: for what the processor touches.
   CUdeviceptr ReserveOfHost(uint64_t bytes);
   CUresult Call() const;  // a switch point; the error that stays

@@ -9,7 +9,7 @@ namespace spillway::simulation {
 namespace {
 
 Scheduler* running = nullptr;
-std::function<void(const std::string&)> tell_failure;
+std::function<void(const std::string&)> report_failure;
 
 // So long must nothing have happened but timers before a look that is only for safety counts as needed.
 constexpr int64_t kQuietNanos = 15'000'000'000;
@@ -270,12 +270,12 @@ std::string Scheduler::Describe() const {
 }
 
 void Scheduler::set_on_failure(std::function<void(const std::string&)> tell) {
-  tell_failure = std::move(tell);
+  report_failure = std::move(tell);
 }
 
 void Scheduler::Fail(const std::string& what) {
   const std::string text = what + "\n" + Describe();
-  if (tell_failure) tell_failure(text);
+  if (report_failure) report_failure(text);
   std::fprintf(stderr, "%s\n", text.c_str());
   std::fflush(nullptr);
   std::_Exit(1);

@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kBuffers = 6;
 
-bool Says(const absl::Status& status, const char* words) {
+bool Mentions(const absl::Status& status, const char* words) {
   return status.message().find(words) != absl::string_view::npos;
 }
 
@@ -245,10 +245,10 @@ void Actor::FinishRead(const Request& request) {
   } else if (absl::IsCancelled(request.status)) {
     const bool asked = slot->cancellations > request.cancellations && request.priority == Priority::kPrefetch;
     if (!asked) board_->Fail("cancelled by nobody: " + Describe(request));
-  } else if (settings.damage_rate > 0 && Says(request.status, "checksum")) {
+  } else if (settings.damage_rate > 0 && Mentions(request.status, "checksum")) {
     slot->bytes = 0;  // found, and not to be had any more
     slot->damaged = true;
-  } else if (!(settings.ill || settings.damage_rate > 0) || !Says(request.status, "errno 61")) {
+  } else if (!(settings.ill || settings.damage_rate > 0) || !Mentions(request.status, "errno 61")) {
     board_->Fail(Describe(request));
   }
 }

@@ -1,5 +1,5 @@
 // ResidencyOptions, ResidencyParts, ResidencyStats: the inputs that an owner gives a Residency, and the
-// figures that it returns. The options are plain values, which integration/engine reads from the settings.
+// metrics that it returns. The options are plain values, which integration/engine reads from the settings.
 // The interfaces are those through which the residency asks and reports; the engine and the hooks implement
 // them. Each method documents the thread that calls it; none can fail.
 
@@ -230,7 +230,7 @@ struct ResidencyParts {
   Refusals* refusals = nullptr;  // keeps the messages of refusals, the process's; null: this device's alone
 };
 
-// ---- Figures.
+// ---- Metrics.
 
 // The facts for which a plan is made.
 struct MachineStats {
@@ -253,7 +253,7 @@ struct MachineStats {
   }
 };
 
-// Figures of one device, with units in their names: those of counters.def, and those from which reports make
+// Metrics of one device, with units in their names: those of counters.def, and those from which reports make
 // sentences. A snapshot: fields may be a few operations apart.
 struct ResidencyStats : MachineStats {
 #define GAUGE(name, ...) uint64_t name = 0;

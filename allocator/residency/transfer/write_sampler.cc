@@ -36,8 +36,8 @@ bool WriteSampler::IsDue() const {
 
 bool WriteSampler::IsOpenLocked(policy::LaunchForm form, uint32_t place, policy::LaunchIndex now) const {
   if (learnt_.Settled(form, place)) return false;
-  const auto last = last_look_.find(KeyOf(form, place));
-  return last == last_look_.end() || now >= last->second + kApart;
+  const auto last = last_sample_.find(KeyOf(form, place));
+  return last == last_sample_.end() || now >= last->second + kApart;
 }
 
 bool WriteSampler::Wants(uint64_t tag, const AccessSet& set, policy::LaunchIndex now) {
@@ -74,7 +74,7 @@ void WriteSampler::ChooseLocked(policy::LaunchForm form, const AccessSet& set,
     if (!operands_.empty() && bytes + size > kMaxBytes) continue;
     bytes += size;
     operands_.push_back({here, block.address, size, {}, {}});
-    last_look_[KeyOf(form, here)] = now;
+    last_sample_[KeyOf(form, here)] = now;
   }
 }
 
@@ -144,7 +144,7 @@ bool WriteSampler::Poll() {
   if (whole_ && driver_->cuEventElapsedTime(&milliseconds, began_, hashed_) == CUDA_SUCCESS) {
     cost = std::max(cost, static_cast<int64_t>(2e6 * static_cast<double>(milliseconds)));
   }
-  looks_.fetch_add(1, std::memory_order_relaxed);
+  samples_.fetch_add(1, std::memory_order_relaxed);
   const int64_t pause = std::max(kMinPauseNanos, cost * kShare);
   next_nanos_.store(os::Clock::System()->NowNanos() + pause, std::memory_order_relaxed);
   phase_.store(Phase::kIdle);

@@ -48,7 +48,7 @@ class WriteSampler {
   void Guess(const std::vector<policy::FormFacts>& guesses);
   // The facts learned and guessed up to now; null before the first. Any thread.
   std::shared_ptr<const policy::WriteFacts> facts() const;
-  uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }
+  uint64_t samples() const { return samples_.load(std::memory_order_relaxed); }
 
  private:
   // The states of a sample: idle -> open (Begin) -> queued (End) -> idle (Poll). The thread that moves it on
@@ -75,7 +75,7 @@ class WriteSampler {
   os::Atomic<Phase> phase_{Phase::kIdle};
   os::Atomic<int64_t> next_nanos_{0};  // no sample starts before this time
   os::Atomic<uint32_t> asked_{0};      // launches that were asked about; most are skipped at once
-  os::Atomic<uint64_t> looks_{0};
+  os::Atomic<uint64_t> samples_{0};
 
   // ---- Used by the sample's owner.
   std::vector<Operand> operands_;
@@ -86,7 +86,7 @@ class WriteSampler {
 
   mutable os::Mutex mu_{os::LockRank::kRecorder};
   policy::WriteFacts learnt_ ABSL_GUARDED_BY(mu_);
-  std::unordered_map<uint64_t, policy::LaunchIndex> last_look_
+  std::unordered_map<uint64_t, policy::LaunchIndex> last_sample_
       ABSL_GUARDED_BY(mu_);  // by form and place, mixed
   mutable std::shared_ptr<const policy::WriteFacts> published_ ABSL_GUARDED_BY(mu_);
   mutable uint64_t published_version_ ABSL_GUARDED_BY(mu_) = 0;

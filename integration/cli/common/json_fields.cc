@@ -31,7 +31,7 @@ std::string JsonFields::Path(absl::string_view name) const {
 
 void JsonFields::Fail(const std::string& place, absl::string_view what, absl::string_view accepted) const {
   if (status_->ok())
-    *status_ = absl::InvalidArgumentError(absl::StrCat(place, " is ", what, "; accepted: ", accepted));
+    *status_ = absl::InvalidArgumentError(absl::StrCat(place, " is ", what, "; expected: ", accepted));
 }
 
 const nlohmann::json* JsonFields::Find(const char* name) const {

@@ -47,7 +47,7 @@ absl::Status ReadRate(absl::string_view option, const std::string& text, double*
 
 absl::Status NotAccepted(absl::string_view option, absl::string_view value, absl::string_view accepted) {
   return absl::InvalidArgumentError(
-      absl::StrCat(option, "=", value, " is not accepted; accepted: ", accepted));
+      absl::StrCat(option, "=", value, " is invalid; expected: ", accepted));
 }
 
 }  // namespace spillway::integration

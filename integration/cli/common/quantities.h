@@ -22,7 +22,7 @@ absl::StatusOr<double> ParseQuantity(const std::string& text);
 absl::Status ReadSize(absl::string_view option, const std::string& text, policy::Bytes* value);
 absl::Status ReadRate(absl::string_view option, const std::string& text, double* value);
 
-// Returns InvalidArgument: "`option`=`value` is not accepted; accepted: `accepted`".
+// Returns InvalidArgument: "`option`=`value` is invalid; expected: `accepted`".
 absl::Status NotAccepted(absl::string_view option, absl::string_view value, absl::string_view accepted);
 
 }  // namespace spillway::integration

@@ -56,7 +56,7 @@ absl::Status WriteFile(const std::string& path, const std::string& bytes) {
 }
 
 absl::StatusOr<policy::Workload> ReadTrace(const std::string& source) {
-  std::error_code ignored;  // a path that cannot be looked at does not exist
+  std::error_code ignored;  // a path that cannot be examined counts as missing
   if (std::filesystem::is_directory(source, ignored)) return ReadFolder(source);
   if (!std::filesystem::exists(source, ignored)) {
     auto generated = GenerateTrace(source);

@@ -166,16 +166,17 @@ void Choice::GpuMemory() {
   }
   const std::string more = given == nullptr ? "" : absl::StrCat(*given, " is more than a GPU has; ");
   if (devices.empty()) {
-    Unset("gpu_memory", absl::StrCat(more, "a job takes what is free at its first block"));
+    Unset("gpu_memory", absl::StrCat(more, "a job takes the memory that is free at its first block"));
     return;
   }
   const DeviceFacts& first = devices.front();
-  Unset(
-      "gpu_memory",
-      absl::StrCat(more, "a job takes what is free at its first block, less a reserve; now that is on GPU 0 ",
-                   Text(MemoryPartsOf(LimitedBudget(DefaultBudget(first.free_bytes, 0),
-                                                    Limited(UINT64_MAX, facts_.most_gpu_memory, first.bytes)),
-                                      first.bytes))));
+  Unset("gpu_memory",
+        absl::StrCat(
+            more,
+            "a job takes the memory that is free at its first block, less a reserve; now that is on GPU 0 ",
+            Text(MemoryPartsOf(LimitedBudget(DefaultBudget(first.free_bytes, 0),
+                                             Limited(UINT64_MAX, facts_.most_gpu_memory, first.bytes)),
+                               first.bytes))));
 }
 
 void Choice::HostMemory(const std::vector<const DiskFacts*>& disks) {
@@ -197,7 +198,7 @@ void Choice::HostMemory(const std::vector<const DiskFacts*>& disks) {
 void Choice::DefaultHostMemory(const std::vector<const DiskFacts*>& disks) {
   const uint64_t available = facts_.system.memory.available_bytes;
   if (available == 0) {
-    Unset("host_memory", "what is available is not known: set what can be spared");
+    Unset("host_memory", "the available memory is not known: set a size that can be spared");
     return;
   }
   double link = 0, disk_rate = 0;
@@ -286,7 +287,7 @@ void Choice::Directories(const std::vector<const DiskFacts*>& disks) {
   }
   std::string reason;
   if (disks.empty()) {
-    reason = left_out_.empty() ? "there is no disk that can be written" : absl::StrJoin(left_out_, "; ");
+    reason = left_out_.empty() ? "no disk is writable" : absl::StrJoin(left_out_, "; ");
     settings_.push_back({"dirs", "none", reason});
     return;
   }
@@ -316,7 +317,7 @@ void Choice::Remaining() {
     if (file == facts_.files.end()) {
       Take(name.c_str());
     } else {
-      Unset(name, absl::StrCat(value, " is not accepted; accepted: ", file->accepted));
+      Unset(name, absl::StrCat(value, " is invalid; expected: ", file->accepted));
     }
   }
 }

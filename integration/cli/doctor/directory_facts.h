@@ -1,7 +1,7 @@
-// The state of the spill directories as a job would find them: what the check at the start sees, how
-// transfers work there, and how fast. `spillway doctor` calls it. Measuring takes the time that the options
-// give for each directory; no file is left, whatever ends the process. One thread; a failure is a problem in
-// the facts.
+// The state of the spill directories as a job would find them: the facts of the check at the start, the way
+// and the rates of transfers. `spillway doctor` calls it. Measuring takes the time that the options give for
+// each directory; no file is left, whatever ends the process. One thread; a failure is a problem in the
+// facts.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_DOCTOR_DIRECTORY_FACTS_H_
 #define SPILLWAY_INTEGRATION_CLI_DOCTOR_DIRECTORY_FACTS_H_

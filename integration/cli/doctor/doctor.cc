@@ -61,8 +61,7 @@ InstallationFacts InspectInstallation(const std::string& directory) {
 }
 
 absl::Status OptionNotAccepted(const char* option, const std::string& value, absl::string_view accepted) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(option, "=", value, " is not accepted; accepted: ", accepted));
+  return absl::InvalidArgumentError(absl::StrCat(option, "=", value, " is invalid; expected: ", accepted));
 }
 
 absl::Status ReadOptions(const DoctorOptions& options, DoctorFacts* facts) {
@@ -161,18 +160,18 @@ void LeavePreload(char** arguments) {
 }  // namespace
 
 CLI::App* AddDoctor(CLI::App* app, DoctorOptions* options) {
-  CLI::App* doctor = app->add_subcommand(
-      "doctor", "Look at this machine: what works, what to do about the rest, which settings to take");
+  CLI::App* doctor =
+      app->add_subcommand("doctor", "Check this machine: what works, what to fix, which settings to use");
   AddSettingOptions(doctor, &options->settings);
   doctor->add_option("--python", options->python, "The Python that has PyTorch (default: the first in PATH)");
   doctor->add_option("--disk-seconds", options->disk_seconds,
-                     "How long to write and read in each spill directory (default 10; 0: not at all)");
-  doctor->add_flag("--quick", options->quick, "Measure for a moment: 1 s for each directory");
+                     "Seconds to write and read in each spill directory (default 10; 0: not at all)");
+  doctor->add_flag("--quick", options->quick, "Measure briefly: 1 s for each directory");
   doctor->add_option("--ssd-writes", options->ssd_writes,
-                     "What the drive is rated for, such as 600TB: says how many days of writing that is");
+                     "Rated writes of the drive, such as 600TB: reports how many days of writing that is");
   doctor->add_flag("--json", options->json, "The same as JSON (docs/doctor.md)");
   doctor->add_flag("--installation", options->installation,
-                   "Only what is installed: for building an image on a machine without a GPU");
+                   "Check only what is installed, for building an image on a machine without a GPU");
   doctor->add_flag("--preloaded", options->preloaded)->group("");  // set by LeavePreload
   return doctor;
 }

@@ -1,4 +1,4 @@
-// `spillway doctor`: looks at this machine as a job would find it, and prints what works, what does not, and
+// `spillway doctor`: inspects this machine as a job would find it, and prints what works, what does not, and
 // which settings it would choose. `python -m spillway` is the same for the Python that calls it. It measures
 // for as long as its options allow, leaves no file behind, starts no engine, and changes nothing. One thread,
 // and one more while a link is measured. A failure is a finding.

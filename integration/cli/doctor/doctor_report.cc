@@ -175,7 +175,7 @@ std::string ReportText(const DoctorReport& report) {
       absl::StrAppendFormat(&text, "      %-*s  -> %s\n", width, "", finding.advice);
   }
   if (!report.facts.origins.empty()) {
-    absl::StrAppend(&text, "\nSettings, and who says so\n");
+    absl::StrAppend(&text, "\nSettings and their sources\n");
     for (const std::string& line : OriginLines(report.facts.origins))
       absl::StrAppend(&text, "  ", line, "\n");
   }

@@ -17,7 +17,7 @@ namespace spillway::integration {
 struct DoctorReport {
   DoctorFacts facts;
   std::vector<Finding> findings;
-  std::vector<ChosenSetting> settings;  // empty if only the installation was looked at
+  std::vector<ChosenSetting> settings;  // empty if only the installation was checked
 };
 
 // Returns 0 if usable, limits included; 1 if not.

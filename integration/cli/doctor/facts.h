@@ -144,7 +144,7 @@ struct DoctorFacts {
   InstallationFacts installation;
   SystemFacts system;
   TorchFacts torch;
-  bool installation_only = false;  // the facts below were not looked for
+  bool installation_only = false;  // the facts below were not collected
   DriverFacts driver;
   LimitFacts limits;
   std::vector<DiskFacts> disks;

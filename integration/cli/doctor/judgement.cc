@@ -160,7 +160,7 @@ void Judgement::Loading() {
   if (facts_.given.off) {
     Add(Verdict::kLimited, "loading", "SPILLWAY=off: jobs of this shell run without it", "unset SPILLWAY");
   } else if (it.loads) {
-    Add(Verdict::kGood, "loading", "this Python has Spillway in it, as this shell starts it");
+    Add(Verdict::kGood, "loading", "this Python loads Spillway when this shell starts it");
   } else if (facts_.given.named_in_conf) {
     Add(Verdict::kBad, "loading",
         "PyTorch's variable names backend:spillway, and this Python does not load it",
@@ -234,7 +234,7 @@ void Judgement::Link(int ordinal, const DeviceFacts& device) {
       "to the GPU %s, from it %s; at once %s and %s (copies of %s, %.1f s each)%s",
       RateText(link.in.PerSecond()), RateText(link.out.PerSecond()), RateText(link.both_in.PerSecond()),
       RateText(link.both_out.PerSecond()), BytesText(link.buffer_bytes), link.in.seconds,
-      facts_.driver.stand_in ? "; figures of the stand-in, not of a GPU" : "");
+      facts_.driver.stand_in ? "; rates of the stand-in, not of a GPU" : "");
   Add(Verdict::kGood, what, text);
 }
 
@@ -243,19 +243,19 @@ void Judgement::Limits() {
   const LimitFacts& it = facts_.limits;
   const auto text = [](uint64_t value) { return value == kUnlimited ? "no limit" : BytesText(value); };
   const bool ring = it.io_uring_problem.empty();
-  Limit(it.locked_bytes, kLittleLocked, "locked memory", text(it.locked_bytes),
-        "io_uring before Linux 5.12 is held to it, and where a driver counts what it pins, host memory is, "
-        "too: "
-        "ulimit -l unlimited");
+  Limit(
+      it.locked_bytes, kLittleLocked, "locked memory", text(it.locked_bytes),
+      "it limits io_uring before Linux 5.12, and with some drivers pinned host memory: ulimit -l unlimited");
   Limit(it.open_files, kFewFiles, "open files",
         it.open_files == kUnlimited ? "no limit" : absl::StrCat(it.open_files), "raise it: ulimit -n 65536");
   if (it.file_bytes != kUnlimited)
-    Add(Verdict::kLimited, "file size", text(it.file_bytes), "a spill file ends there: ulimit -f unlimited");
+    Add(Verdict::kLimited, "file size", text(it.file_bytes),
+        "it limits the size of spill files: ulimit -f unlimited");
   if (it.address_bytes != kUnlimited)
     Add(Verdict::kLimited, "address space", text(it.address_bytes),
-        "addresses for spilled blocks come out of it: ulimit -v unlimited");
+        "it limits the addresses of spilled blocks: ulimit -v unlimited");
   Add(ring ? Verdict::kGood : Verdict::kLimited, "io_uring", ring ? "works" : it.io_uring_problem,
-      ring ? "" : "worker threads are used instead, at some more processor time");
+      ring ? "" : "worker threads are used instead, with a little more processor time");
   Add(it.membarrier ? Verdict::kGood : Verdict::kLimited, "membarrier", it.membarrier ? "works" : "not there",
       it.membarrier ? "" : "each launch costs some ns more");
   if (it.memory_maps != 0)
@@ -313,8 +313,7 @@ void Judgement::Disk(const DiskFacts& disk) {
   } else if (!disk.direct_io) {
     Add(Verdict::kLimited, what, text,
         absl::StrCat(disk.cached_because,
-                     ": the page cache is in the way, and each write is flushed; prefer a local "
-                     "disk"));
+                     ": writes pass the page cache and are flushed; prefer a local disk"));
   } else if (!disk.io_uring && facts_.limits.io_uring_problem.empty()) {
     Add(Verdict::kLimited, what, text, absl::StrCat("worker threads are used: ", disk.io_uring_problem));
   } else {
@@ -343,11 +342,10 @@ void Judgement::DiskRates(const DiskFacts& disk) {
   std::string text =
       absl::StrCat(DirectionText("writes", rates.write), ", ", DirectionText("reads", rates.read));
   if (rates.end == io::WriteEnd::kSpace)
-    absl::StrAppend(&text, "; the end of the space ended the writing: a cache may be in the figures");
+    absl::StrAppend(&text, "; writing stopped at the end of the free space: a cache may have made it faster");
   if (rates.end == io::WriteEnd::kLimit && rates.write.bytes < kMaxMeasured)
-    absl::StrAppend(&text,
-                    "; a limit of what may be written ended the writing: a cache may be in the figures");
-  if (!disk.direct_io) absl::StrAppend(&text, "; through the page cache: memory may be in the figures");
+    absl::StrAppend(&text, "; writing stopped at a limit: a cache may have made it faster");
+  if (!disk.direct_io) absl::StrAppend(&text, "; through the page cache: memory may have made it faster");
   const double write = rates.write.late_bytes_per_second;
   std::string wear =
       absl::StrFormat("a day of writing at that rate is %.1f TB", write * kSecondsOfDay / 1e12);
@@ -368,12 +366,11 @@ void Judgement::Start() {
   section_ = "Settings";
   for (const std::string& warning : facts_.warnings) Add(Verdict::kLimited, "warning", warning);
   if (facts_.given.off) {
-    Add(Verdict::kGood, "start", "SPILLWAY=off: nothing is looked at");
+    Add(Verdict::kGood, "start", "SPILLWAY=off: nothing is checked");
   } else if (facts_.refusal.empty()) {
-    Add(Verdict::kGood, "start", "a job with the settings of this shell is let through");
+    Add(Verdict::kGood, "start", "a job with the settings of this shell is accepted");
   } else {
-    Add(Verdict::kBad, "start", absl::StrCat("a job is refused: ", facts_.refusal),
-        "take the settings below");
+    Add(Verdict::kBad, "start", absl::StrCat("a job is refused: ", facts_.refusal), "use the settings below");
   }
 }
 

@@ -1,5 +1,5 @@
-// The doctor's judgement of its facts: one finding for each thing looked at, with whether it works and what
-// to do if it does not; and the verdict of all. Pure: facts in, text out. Thread-safe.
+// The doctor's judgement of its facts: one finding for each thing examined, with whether it works and what to
+// do if it does not; and the verdict of all. Pure: facts in, text out. Thread-safe.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_DOCTOR_JUDGEMENT_H_
 #define SPILLWAY_INTEGRATION_CLI_DOCTOR_JUDGEMENT_H_

@@ -134,18 +134,20 @@ int CountCpus(const AskForCpus& ask) {
 }
 
 std::string WhyUnserved(const std::string& architecture, const std::string& release) {
-  if (architecture != "x86_64") return absl::StrCat("only Linux on x86_64 is served, this is ", architecture);
+  if (architecture != "x86_64")
+    return absl::StrCat("only Linux on x86_64 is supported, this is ", architecture);
   if (absl::StrContains(absl::AsciiStrToLower(release), "microsoft"))
-    return "WSL is not served, only Linux with NVIDIA's own driver";
+    return "WSL is not supported, only Linux with NVIDIA's own driver";
   return "";
 }
 
 std::string WhyNoRing(int error, const std::string& disabled) {
-  if (error == ENOSYS) return "this kernel, or a filter of system calls, has no io_uring";
+  if (error == ENOSYS) return "this kernel has no io_uring, or a filter of system calls blocks it";
   if (error == ENOMEM) return "the limit of locked memory is too small for a ring (ulimit -l)";
   if (error == EPERM && !disabled.empty() && disabled != "0")
     return absl::StrCat("the administrator has switched it off (kernel.io_uring_disabled is ", disabled, ")");
-  if (error == EPERM) return "a filter of system calls refuses it, as container engines' usual profile does";
+  if (error == EPERM)
+    return "a filter of system calls refuses it, as the default profile of container engines does";
   return std::strerror(error);
 }
 

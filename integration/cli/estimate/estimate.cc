@@ -37,7 +37,7 @@ void AddJob(CLI::App* estimate, EstimateOptions* options) {
                    "sdpa (what PyTorch chooses, default), flash (one kernel) or math (written out)")
       ->check(CLI::IsMember({"sdpa", "flash", "math"}));
   estimate->add_flag("--checkpointing", options->checkpointing,
-                     "Activations of each layer are computed twice");
+                     "Activation checkpointing: activations of each layer are computed twice");
   estimate->add_option("--lora", options->lora, "Rank of an adapter on every linear layer (default 0: none)");
   estimate->add_flag("--lora-dropout", options->lora_dropout, "Adapters have dropout");
   estimate->add_flag("--clip", options->clip, "Gradients are clipped");
@@ -51,8 +51,8 @@ void AddJob(CLI::App* estimate, EstimateOptions* options) {
 }  // namespace
 
 CLI::App* AddEstimate(CLI::App* app, EstimateOptions* options) {
-  CLI::App* estimate =
-      app->add_subcommand("estimate", "Say what training a model would need, and whether it fits a machine");
+  CLI::App* estimate = app->add_subcommand(
+      "estimate", "Estimate the memory that training a model needs, and whether it fits a machine");
   AddJob(estimate, options);
   estimate->add_option("--gpu", options->gpu, absl::StrCat(MachineNames(), " (default h100)"));
   estimate->add_option("--machine", options->machine,

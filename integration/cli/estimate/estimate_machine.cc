@@ -35,7 +35,7 @@ constexpr DataSheet kSheets[] = {
 Range PartOf(double whole, Range part) { return {whole * part.low, whole * part.high}; }
 
 absl::Status Wrong(const char* key, const char* accepted) {
-  return absl::InvalidArgumentError(absl::StrCat(key, " is missing or not accepted; accepted: ", accepted));
+  return absl::InvalidArgumentError(absl::StrCat(key, " is missing or invalid; expected: ", accepted));
 }
 
 bool Good(const nlohmann::json& value, double least, double most) {
@@ -53,7 +53,7 @@ absl::Status ReadRange(const nlohmann::json& json, const char* key, Slow slow, d
   *range = {(*found)[0].get<double>(), (*found)[1].get<double>()};
   if (slow == Slow::kSmaller ? range->low > range->high : range->low < range->high)
     return absl::InvalidArgumentError(
-        absl::StrCat(key, "=", found->dump(), " is not accepted; accepted: [slowest, fastest], the ",
+        absl::StrCat(key, "=", found->dump(), " is invalid; expected: [slowest, fastest], the ",
                      slow == Slow::kSmaller ? "smaller" : "larger", " number first"));
   return absl::OkStatus();
 }
@@ -91,14 +91,14 @@ absl::StatusOr<EstimateMachine> NamedMachine(const std::string& name) {
     machine.workspace = sheet.workspace;
     return machine;
   }
-  return absl::InvalidArgumentError(absl::StrCat("gpu=", name, " is not accepted; accepted: ", MachineNames(),
+  return absl::InvalidArgumentError(absl::StrCat("gpu=", name, " is invalid; expected: ", MachineNames(),
                                                  ", or a measured machine's file (--machine)"));
 }
 
 absl::StatusOr<EstimateMachine> ParseMachine(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object())
-    return absl::InvalidArgumentError("no JSON object; accepted: docs/estimate.md's form");
+    return absl::InvalidArgumentError("no JSON object; expected: docs/estimate.md's form");
   EstimateMachine machine;
   double memory = 0, workspace = 0;
   for (const absl::Status& status :

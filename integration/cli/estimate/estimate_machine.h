@@ -1,6 +1,6 @@
-// The machine of `spillway estimate`: what a GPU computes and moves, as ranges. The figures of a published
-// GPU are those of its data sheet times a part that is assumed to be reached; a machine file has measured
-// ones (bench/machine_profile.py writes it). Pure.
+// The machine of `spillway estimate`: the rates at which a GPU computes and moves bytes, as ranges. The
+// figures of a published GPU are those of its data sheet times a part that is assumed to be reached; a
+// machine file has measured ones (bench/machine_profile.py writes it). Pure.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_ESTIMATE_ESTIMATE_MACHINE_H_
 #define SPILLWAY_INTEGRATION_CLI_ESTIMATE_ESTIMATE_MACHINE_H_

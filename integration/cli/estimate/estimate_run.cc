@@ -64,12 +64,11 @@ absl::StatusOr<policy::ModelShape> ReadModel(const std::string& model) {
     // ORGANISATION/NAME is the form of a model's name on the Hub.
     const bool of_the_hub =
         std::ranges::count(model, '/') == 1 && model.front() != '/' && model.back() != '/';
-    const std::string hint = of_the_hub
-                                 ? absl::StrCat(". Nothing is fetched here: `hf download ", model,
-                                                " config.json` prints the path of the file that is accepted")
-                                 : "";
+    const std::string hint = of_the_hub ? absl::StrCat(". Spillway downloads nothing: `hf download ", model,
+                                                       " config.json` prints the path of a file to pass")
+                                        : "";
     return absl::NotFoundError(absl::StrCat(
-        "MODEL=", model, " is not accepted: no such file, and no name; accepted: ",
+        "MODEL=", model, " is invalid: no such file, and no name; expected: ",
         "a Hugging Face config.json, a folder with one, or one of ", policy::ShapeNames(), hint));
   }
   const std::string path = folder ? model + "/config.json" : model;
@@ -192,7 +191,7 @@ Bytes FindSmallest(const Estimate& estimate, const std::vector<policy::Workload>
 }
 
 std::string Shortfall(const char* what, Bytes needed, Bytes there) {
-  return absl::StrFormat("%s: %.2f GiB are needed, %.2f GiB are there, %.2f GiB are short", what,
+  return absl::StrFormat("%s: %.2f GiB needed, %.2f GiB available, %.2f GiB missing", what,
                          static_cast<double>(needed) / kGiB, static_cast<double>(there) / kGiB,
                          static_cast<double>(needed - there) / kGiB);
 }

@@ -28,7 +28,7 @@ struct EstimateOptions {
   std::string gpu = "h100", machine;  // `machine`, a file, wins
   std::string gpu_memory, host_memory = "128GiB", disk;
   std::string kernel_efficiency = "both";
-  bool smallest = false;          // whether to look for the smallest GPU
+  bool smallest = false;          // whether to search for the smallest GPU
   std::string sweep;              // the page to write, with the times of the fast end; empty: none
   std::string save_trace;         // path for the trace, with the times of the slow end; empty: none
   std::string library_directory;  // folder of the drawing library

@@ -72,7 +72,7 @@ class Config {
   void Wrong(const char* key, const std::string& value, const std::string& accepted) {
     if (status_.ok())
       status_ =
-          absl::InvalidArgumentError(absl::StrCat(key, "=", value, " is not accepted; accepted: ", accepted));
+          absl::InvalidArgumentError(absl::StrCat(key, "=", value, " is invalid; expected: ", accepted));
   }
   const absl::Status& status() const { return status_; }
 
@@ -89,8 +89,8 @@ class Config {
       if (status_.ok())
         status_ = absl::InvalidArgumentError(
             absl::StrCat(key,
-                         " is missing; accepted: a positive integer (transformers leaves out what is its "
-                         "default: write the file with config.to_json_file(path, use_diff=False))"));
+                         " is missing; expected: a positive integer (transformers omits defaults: "
+                         "write the file with config.to_json_file(path, use_diff=False))"));
       return 1;
     }
     const double value = found->is_number() ? found->get<double>() : -1;
@@ -215,7 +215,7 @@ ModelShape ReadT5(Config* config) {
 absl::StatusOr<ModelShape> ParseModelConfig(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object())
-    return absl::InvalidArgumentError("no JSON object; accepted: a Hugging Face config.json");
+    return absl::InvalidArgumentError("no JSON object; expected: a Hugging Face config.json");
   Config config(json);
   const std::string family = config.Text("model_type", "");
   ModelShape shape;

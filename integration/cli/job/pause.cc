@@ -72,7 +72,7 @@ class Command {
   int Run() {
     if (!(options_.timeout > 0 && options_.timeout <= kMaxTimeout)) {
       return Refuse(absl::InvalidArgumentError(
-          absl::StrCat("--timeout ", options_.timeout, " is not accepted; accepted: seconds above 0")));
+          absl::StrCat("--timeout ", options_.timeout, " is invalid; expected: seconds above 0")));
     }
     deadline_ = Clock::now() +
                 std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.timeout));
@@ -89,7 +89,7 @@ class Command {
     const absl::StatusOr<std::string> answer = AskJob(folder_, pid, question, kOneAnswer);
     if (!answer.ok()) return Problem(pid, std::string(answer.status().message()));
     nlohmann::json state = nlohmann::json::parse(*answer, nullptr, /*allow_exceptions=*/false);
-    if (!state.is_object()) return Problem(pid, "its answer is none of this version's");
+    if (!state.is_object()) return Problem(pid, "its answer is not of this version");
     if (const std::string error = TextIn(state, "error"); !error.empty()) return Problem(pid, error);
     return state;
   }
@@ -105,7 +105,7 @@ class Command {
       }
       if (Clock::now() >= deadline_) {
         static_cast<void>(Problem(
-            pid, absl::StrFormat("not after %.0f s; it goes on in the background", options_.timeout)));
+            pid, absl::StrFormat("not done after %.0f s; it continues in the background", options_.timeout)));
         return;
       }
       std::this_thread::sleep_for(kBetween);
@@ -128,11 +128,11 @@ class Command {
 }  // namespace
 
 CLI::App* AddPause(CLI::App* app, PauseOptions* options) {
-  return Add(app, "pause", "Have running jobs give up their GPU memory and wait", options);
+  return Add(app, "pause", "Pause running jobs: they give up their GPU memory and wait", options);
 }
 
 CLI::App* AddResume(CLI::App* app, PauseOptions* options) {
-  return Add(app, "resume", "Let paused jobs go on", options);
+  return Add(app, "resume", "Resume paused jobs", options);
 }
 
 int PauseJobs(const PauseOptions& options) { return Command(/*pause=*/true, options).Run(); }

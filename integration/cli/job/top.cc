@@ -21,8 +21,7 @@ namespace spillway::integration {
 namespace {
 
 constexpr int kNoJob = 1;
-constexpr auto kPatience =
-    std::chrono::milliseconds(1500);  // a job looks up once a second, and sooner for this
+constexpr auto kPatience = std::chrono::milliseconds(1500);  // a job answers once a second, or sooner
 constexpr double kShortest = 0.1, kLongest = 3600;
 constexpr char kClear[] = "\033[H\033[2J";
 constexpr size_t kWidthOfFiles = 160;
@@ -52,7 +51,7 @@ class Jobs {
       if (!answer.ok()) {
         job.problem = std::string(answer.status().message());
       } else if (!job.now.is_object() || !job.now.contains("figures")) {
-        job.problem = "its answer is none of this version's";
+        job.problem = "its answer is not of this version";
       }
       job.before = last_[pid];
       if (job.problem.empty()) last_[pid] = job.now;
@@ -72,7 +71,7 @@ class Jobs {
 int NoJob(const TopOptions& options, const Jobs& jobs) {
   std::fprintf(stderr, "spillway: %s\n",
                options.pids.empty()
-                   ? "no job of yours runs under Spillway here; a job is there from its first block on"
+                   ? "no job of yours runs under Spillway here; a job is listed from its first block on"
                    : jobs.missing().c_str());
   return kNoJob;
 }
@@ -80,19 +79,20 @@ int NoJob(const TopOptions& options, const Jobs& jobs) {
 }  // namespace
 
 CLI::App* AddTop(CLI::App* app, TopOptions* options) {
-  CLI::App* const command = app->add_subcommand("top", "Show how running jobs do, a row for each process");
-  command->add_option("PID", options->pids, "Processes; without any, all jobs of this user");
+  CLI::App* const command =
+      app->add_subcommand("top", "Show the state of running jobs, a row for each process");
+  command->add_option("PID", options->pids, "Processes (default: all jobs of this user)");
   command->add_flag("--once", options->once,
-                    "One look, and no terminal's codes; so it is where the output is no terminal");
-  command->add_flag("--json", options->json, "What the jobs answered, once, as a list");
-  command->add_option("--interval", options->interval, "Seconds between two looks")->capture_default_str();
+                    "Print once, without terminal codes (default if the output is no terminal)");
+  command->add_flag("--json", options->json, "Print the answers of the jobs once, as a list");
+  command->add_option("--interval", options->interval, "Seconds between two updates")->capture_default_str();
   return command;
 }
 
 int Top(const TopOptions& options) {
   if (!(options.interval >= kShortest && options.interval <= kLongest))
-    return Refuse(absl::InvalidArgumentError(absl::StrCat(
-        "--interval ", options.interval, " is not accepted; accepted: seconds from 0.1 to 3600")));
+    return Refuse(absl::InvalidArgumentError(
+        absl::StrCat("--interval ", options.interval, " is invalid; expected: seconds from 0.1 to 3600")));
   Jobs jobs(options.pids);
   std::vector<TopJob> seen = jobs.Scan();
   if (seen.empty()) return NoJob(options, jobs);
@@ -103,7 +103,7 @@ int Top(const TopOptions& options) {
     return 0;
   }
   const bool once = options.once || isatty(STDOUT_FILENO) == 0;
-  do {  // rates need two looks
+  do {  // rates need two samples
     std::this_thread::sleep_for(std::chrono::duration<double>(options.interval));
     std::vector<TopJob> now = jobs.Scan();
     if (now.empty()) break;

@@ -15,9 +15,9 @@ namespace spillway::integration {
 
 struct TopOptions {
   std::vector<pid_t> pids;  // empty: all jobs
-  bool once = false;        // one look over one interval, as if standard output is no terminal
+  bool once = false;        // one sample over one interval, as if standard output were no terminal
   bool json = false;        // the jobs' own answers, once
-  double interval = 1;      // seconds between two looks
+  double interval = 1;      // seconds between two samples
 };
 
 // Adds the subcommand; `options` must live until the command line has been parsed.

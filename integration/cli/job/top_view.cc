@@ -65,7 +65,7 @@ std::string Lost(const TopJob& job) {
   return words;
 }
 
-// Returns the figures of the first device that has a known iteration.
+// Returns the metrics of the first device that has a known iteration.
 std::pair<std::string, std::string> Iteration(const json& answer) {
   for (int device = 0;
        answer.is_object() && answer.contains(json::json_pointer(absl::StrCat("/figures/devices/", device)));

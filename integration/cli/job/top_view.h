@@ -1,6 +1,6 @@
-// The display of `spillway top`: figures that jobs answered with, twice, as lines of text. A row stands for
+// The display of `spillway top`: metrics that jobs answered with, twice, as lines of text. A row stands for
 // each process, since each rank is one; the last lines of a single job are below it. Pure; no call fails: a
-// figure that a job did not report is a dash.
+// metric that a job did not report is a dash.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_JOB_TOP_VIEW_H_
 #define SPILLWAY_INTEGRATION_CLI_JOB_TOP_VIEW_H_

@@ -23,11 +23,11 @@ Json TimeAxis(const std::string& field, double end_s) {
   return axis;
 }
 
-Json Colours(const std::string& field, const std::vector<LegendEntry>& names) {
+Json Colors(const std::string& field, const std::vector<LegendEntry>& names) {
   Json domain = Json::array(), range = Json::array();
   for (const LegendEntry& entry : names) {
     domain.push_back(entry.name);
-    range.push_back(entry.colour);
+    range.push_back(entry.color);
   }
   return Json{{"field", field},
               {"type", "nominal"},
@@ -36,7 +36,7 @@ Json Colours(const std::string& field, const std::vector<LegendEntry>& names) {
 }
 
 Json Rule(double y, const LegendEntry& entry) {
-  Json mark = {{"type", "rule"}, {"strokeWidth", 1.5}, {"stroke", entry.colour}};
+  Json mark = {{"type", "rule"}, {"strokeWidth", 1.5}, {"stroke", entry.color}};
   if (entry.mark == LegendEntry::Mark::kDashes) mark["strokeDash"] = Json::array({6, 4});
   return Json{{"data", Values(Json::array({Json{{"y", Rounded(y)}}}))},
               {"mark", std::move(mark)},

@@ -22,7 +22,7 @@ Json Quantity(const std::string& field, const std::string& title);
 // Returns an axis of the run's time in seconds, from 0 to its end.
 Json TimeAxis(const std::string& field, double end_s);
 // Returns colors by name, in this order. The page has the legend.
-Json Colours(const std::string& field, const std::vector<LegendEntry>& names);
+Json Colors(const std::string& field, const std::vector<LegendEntry>& names);
 // Returns a horizontal line at `y`, in the style of its legend entry.
 Json Rule(double y, const LegendEntry& entry);
 

@@ -47,12 +47,12 @@ struct Table {
 
 struct LegendEntry {
   enum class Mark { kArea, kLine, kDashes };
-  std::string name, colour;
+  std::string name, color;
   Mark mark = Mark::kArea;
 };
 
 struct Chart {
-  std::string key, title, words;  // words: what it shows and how to read it
+  std::string key, title, words;  // words: a sentence for its readers
   std::vector<LegendEntry> legend;
   nlohmann::json spec;  // of Vega-Lite, without size and theme
   int height = 220;

@@ -54,7 +54,7 @@ std::string LegendHtml(const Chart& chart) {
     const char* const mark = entry.mark == LegendEntry::Mark::kArea   ? "area"
                              : entry.mark == LegendEntry::Mark::kLine ? "line"
                                                                       : "dashes";
-    absl::StrAppend(&html, "<li><i class=\"", mark, "\" style=\"color:", entry.colour, "\"></i>",
+    absl::StrAppend(&html, "<li><i class=\"", mark, "\" style=\"color:", entry.color, "\"></i>",
                     Html(entry.name), "</li>");
   }
   return html.empty() ? "" : absl::StrCat("<ul class=\"legend\">", html, "</ul>\n");

@@ -95,7 +95,7 @@ class Causes {
 
   // Names the part of an iteration that grew or shrank most, in the direction of the whole.
   std::string Iteration(const Change& change) const {
-    if (changes_.within_spread) return "no more than the iterations of each run differ among themselves";
+    if (changes_.within_spread) return "within the variation of the iterations of each run";
     const int way = Way(change);
     double most = 0;
     std::string name, why;

@@ -121,7 +121,7 @@ std::optional<Chart> MovedChart(const RunChanges& changes, const RunLabel& befor
                      {{"x", Quantity("v", unit.name)},
                       {"y", y},
                       {"yOffset", {{"field", "run"}, {"type", "nominal"}, {"sort", runs}}},
-                      {"color", Colours("run", chart.legend)}}}};
+                      {"color", Colors("run", chart.legend)}}}};
   return chart;
 }
 
@@ -133,7 +133,7 @@ std::string Headline(const RunChanges& changes) {
                                            Shown(*iteration.before, Unit::kSeconds));
     if (changes.within_spread)
       return absl::StrCat("An iteration takes ", times,
-                          ": no more apart than the iterations of each run among themselves.");
+                          ", which is within the variation of the iterations of each run.");
     if (!iteration.IsNotable()) return absl::StrCat("An iteration takes as long: ", times, ".");
     return absl::StrCat("An iteration takes ", times, ": ", Shown(std::abs(*percent), Unit::kPercent),
                         *percent < 0 ? " shorter." : " longer.");
@@ -142,7 +142,7 @@ std::string Headline(const RunChanges& changes) {
   if (lost.before && lost.after)
     return absl::StrCat("The run lost ", Shown(*lost.after, Unit::kPercent), " of its time instead of ",
                         Shown(*lost.before, Unit::kPercent), ".");
-  return "How fast the runs were is not known of both: no iteration repeated itself, and no file has lost "
+  return "The speed of both runs is not known: no iteration repeated itself, and no file has lost "
          "time.";
 }
 

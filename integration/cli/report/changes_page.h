@@ -1,5 +1,5 @@
-// The page of two runs side by side: what changed, by how much and why. For `spillway report A B`. Pure; no
-// call fails.
+// The page of two runs side by side: the changes, their sizes and likely causes. For `spillway report A B`.
+// Pure; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_CHANGES_PAGE_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_CHANGES_PAGE_H_

@@ -16,9 +16,9 @@ namespace {
 using Mark = LegendEntry::Mark;
 
 constexpr size_t kIterationBins = 240;
-const char* const kKindColours[] = {"var(--out)", "var(--in)", "var(--disk)", "var(--host)", "var(--c4)"};
+const char* const kKindColors[] = {"var(--out)", "var(--in)", "var(--disk)", "var(--host)", "var(--c4)"};
 
-const char* KindColour(size_t kind) { return kKindColours[kind % std::size(kKindColours)]; }
+const char* KindColor(size_t kind) { return kKindColors[kind % std::size(kKindColors)]; }
 
 // "2 MiB".
 std::string PowerOfTwo(double bytes) {
@@ -81,7 +81,7 @@ Json BusyRows(const ReportData& data, const Window& window, std::vector<LegendEn
     const size_t before = rows.size();
     AppendBusy(BusyParts(moves.start_s, moves.seconds, wanted, window.from, end, kIterationBins), window,
                MoveName(moves.kinds[kind]), &rows);
-    if (rows.size() > before) names->push_back({MoveName(moves.kinds[kind]), KindColour(kind)});
+    if (rows.size() > before) names->push_back({MoveName(moves.kinds[kind]), KindColor(kind)});
   }
   if (data.stalls && data.stalls->lost_s.size() == data.stalls->start_s.size()) {
     const std::vector<bool> all(data.stalls->start_s.size(), true);
@@ -128,7 +128,7 @@ std::optional<Chart> OneIterationChart(const ReportData& data, const ReportFacts
             {"title", nullptr},
             {"scale", {{"domain", order}}},
             {"axis", {{"grid", false}, {"ticks", false}}}};
-  Json colours = Colours("name", names);
+  Json colors = Colors("name", names);
   Json opacity = Quantity("v", "");
   opacity["scale"] = {{"domain", Json::array({0, 1})}, {"range", Json::array({0.15, 1})}};
   opacity["legend"] = nullptr;
@@ -139,7 +139,7 @@ std::optional<Chart> OneIterationChart(const ReportData& data, const ReportFacts
                          {{"x", x},
                           {"x2", {{"field", "u"}}},
                           {"y", y},
-                          {"fill", std::move(colours)},
+                          {"fill", std::move(colors)},
                           {"fillOpacity", std::move(opacity)}}}});
   if (!data.phases.empty()) {
     for (Json& layer : PhaseLayers(data.phases, window)) layers.push_back(std::move(layer));
@@ -167,7 +167,7 @@ std::optional<Chart> MoveSizesChart(const ReportData& data) {
   std::vector<LegendEntry> names;
   for (const MoveSizeClass& one : classes) {
     const std::string name = MoveName(data.moves->kinds[one.kind]);
-    if (names.empty() || names.back().name != name) names.push_back({name, KindColour(one.kind)});
+    if (names.empty() || names.back().name != name) names.push_back({name, KindColor(one.kind)});
     rows.push_back(Json{{"size", PowerOfTwo(one.least_bytes)},
                         {"b", one.least_bytes},
                         {"name", name},
@@ -182,21 +182,21 @@ std::optional<Chart> MoveSizesChart(const ReportData& data) {
             {"sort", {{"field", "b"}}},
             {"axis", {{"labelAngle", 0}, {"labelOverlap", true}}}};
   Json offset = {{"field", "name"}, {"type", "nominal"}};
-  Json colours = Colours("name", names);
+  Json colors = Colors("name", names);
   Json spans = {{"mark", {{"type", "rule"}, {"strokeWidth", 2}, {"opacity", 0.5}}},
                 {"encoding",
                  {{"x", x},
                   {"xOffset", offset},
                   {"y", Quantity("low", unit.name)},
                   {"y2", {{"field", "high"}}},
-                  {"color", colours}}}};
+                  {"color", colors}}}};
   Json points = {
       {"mark", {{"type", "point"}, {"filled", true}, {"size", 60}, {"opacity", 1}, {"tooltip", true}}},
       {"encoding",
        {{"x", x},
         {"xOffset", offset},
         {"y", Quantity("v", unit.name)},
-        {"color", colours},
+        {"color", colors},
         {"shape", {{"field", "name"}, {"type", "nominal"}, {"legend", nullptr}}}}}};
   Chart chart;
   chart.legend = names;
@@ -242,7 +242,7 @@ std::optional<Chart> BoundChart(const ReportFacts& facts, const WhatIf& what_if,
                 {"encoding", {{"x", x}, {"y", y}, {"text", {{"field", "text"}, {"type", "nominal"}}}}}};
   Chart chart;
   chart.key = "bound";
-  chart.title = "An iteration, and what it could take";
+  chart.title = "Time of an iteration, measured and possible";
   chart.words = "No plan on this machine beats the bound.";
   chart.spec =
       Json{{"data", Values(std::move(rows))}, {"layer", Json::array({std::move(bars), std::move(words)})}};

@@ -10,7 +10,7 @@ namespace spillway::integration {
 namespace {
 
 // The colors of lost time by cause: a report knows three causes, a later one perhaps more.
-const char* const kCauseColours[] = {"var(--out)", "var(--in)", "var(--c3)", "var(--host)"};
+const char* const kCauseColors[] = {"var(--out)", "var(--in)", "var(--c3)", "var(--host)"};
 constexpr char kKernels[] = "kernels", kPauses[] = "the job's own pauses", kUnknown[] = "not known which";
 
 struct Piece {
@@ -40,11 +40,11 @@ class Palette {
  public:
   void Add(const std::string& name) {
     if (std::ranges::find(entries_, name, &LegendEntry::name) != entries_.end()) return;
-    const char* colour = name == kKernels   ? "var(--gpu)"
-                         : name == kPauses  ? "var(--c4)"
-                         : name == kUnknown ? "var(--quiet)"
-                                            : kCauseColours[causes_++ % std::size(kCauseColours)];
-    entries_.push_back({name, colour});
+    const char* color = name == kKernels   ? "var(--gpu)"
+                        : name == kPauses  ? "var(--c4)"
+                        : name == kUnknown ? "var(--quiet)"
+                                           : kCauseColors[causes_++ % std::size(kCauseColors)];
+    entries_.push_back({name, color});
   }
   const std::vector<LegendEntry>& entries() const { return entries_; }
 
@@ -115,7 +115,7 @@ std::optional<Chart> IterationPartsChart(const std::vector<std::string>& names,
       {"data", Values(std::move(rows))},
       {"mark", {{"type", "bar"}, {"height", {{"band", 0.75}}}, {"tooltip", true}}},
       {"encoding",
-       {{"x", std::move(x)}, {"x2", {{"field", "to"}}}, {"y", y}, {"color", Colours("part", chart.legend)}}}};
+       {{"x", std::move(x)}, {"x2", {{"field", "to"}}}, {"y", y}, {"color", Colors("part", chart.legend)}}}};
   return chart;
 }
 

@@ -1,5 +1,5 @@
-// How charts name the phases of an iteration, and what they say of where phases come from. For report_charts
-// and comparison_charts. Pure; nothing fails.
+// The names of an iteration's phases in charts, and the sentences about the source of the phases. For
+// report_charts and comparison_charts. Pure; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_PHASE_TEXT_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_PHASE_TEXT_H_
@@ -13,7 +13,7 @@ namespace spillway::integration {
 
 // Its name in a chart, "backward?" of a guessed one; empty where the phase is too short for words.
 std::string PhaseLabel(const ReportPhase& phase);
-// Of the chart's words: where phases come from, and which part of them is a guess.
+// A part of the chart's text: the source of the phases, and the part of them that is a guess.
 std::string PhaseText(const std::vector<ReportPhase>& phases);
 
 }  // namespace spillway::integration

@@ -13,8 +13,8 @@
 namespace spillway::integration {
 namespace {
 
-constexpr size_t kMaxBars = 32;     // more would be a chart longer than a screen
-constexpr double kWorthSaying = 2;  // percent of the time, as in the verdict of one run
+constexpr size_t kMaxBars = 32;            // more would be a chart longer than a screen
+constexpr double kMinReportedPercent = 2;  // percent of the time, as in the verdict of one run
 
 std::string ShownSeconds(double seconds) { return Shown(seconds, Unit::kSeconds); }
 
@@ -26,7 +26,7 @@ std::string Headline(const ReportedRun& run, const JobRanks& ranks) {
   const std::string& name = ranks.names[ranks.slowest];
   switch (ranks.by) {
     case SlowestBy::kNothing:
-      return absl::StrCat(head, ": which is the slowest is not known, no file has times.");
+      return absl::StrCat(head, ": the slowest is not known, since no file has times.");
     case SlowestBy::kIteration:
       return absl::StrCat(
           head, ": ", name, " is the slowest, an iteration takes ", ShownSeconds(*ranks.slowest_s),
@@ -38,7 +38,7 @@ std::string Headline(const ReportedRun& run, const JobRanks& ranks) {
       ranks.slowest_s && count > 1
           ? absl::StrCat("they are equally fast, an iteration takes ", ShownSeconds(*ranks.slowest_s), "; ")
           : "";
-  if (*facts.lost_percent < kWorthSaying)
+  if (*facts.lost_percent < kMinReportedPercent)
     return absl::StrCat(head, ": ", times, "none lost more than ", Shown(*facts.lost_percent, Unit::kPercent),
                         " of its time.");
   return absl::StrCat(head, ": ", times, name, " lost most, ", Shown(*facts.lost_percent, Unit::kPercent),
@@ -88,7 +88,7 @@ Table TimeTable(const ReportedRun& run, const JobRanks& ranks) {
 
 Table BytesTable(const ReportedRun& run, const JobRanks& ranks) {
   Table table{"rank_bytes",
-              "The memory of each rank, and what it moved",
+              "Memory and moved bytes of each rank",
               {{"rank", {}},
                {"GPU budget", Unit::kBytes},
                {"held at the peak", Unit::kBytes},
@@ -112,7 +112,7 @@ Table BytesTable(const ReportedRun& run, const JobRanks& ranks) {
 // Shows the value that most ranks have, and which ranks have another.
 Table DifferenceTable(const JobRanks& ranks) {
   Table table{
-      "rank_differences", "What is not the same for all", {{"", {}}, {"most", {}}, {"others", {}}}, {}};
+      "rank_differences", "Differences between the ranks", {{"", {}}, {"most", {}}, {"others", {}}}, {}};
   const auto shown = [](const std::string& value) { return value.empty() ? "not given" : value; };
   for (const RankDifference& one : ranks.differences) {
     std::map<std::string, std::vector<std::string>> who;  // by value

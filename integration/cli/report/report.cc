@@ -97,7 +97,7 @@ absl::Status CheckRuns(const ReportOptions& options, const std::vector<ReportedR
     return absl::InvalidArgumentError(
         absl::StrCat("these are ", runs.size(),
                      " runs, since commands, times or ranks do not fit: ", absl::StrJoin(names, ", "),
-                     "; accepted: files of one job, or of two; --as ranks takes all for one job's"));
+                     "; expected: files of one job, or of two; --as ranks takes all for one job's"));
   }
   if (options.files_are == FilesAre::kRuns && runs.size() != 2)
     return NotAccepted("as", "runs", "two files or folders beside it, a run each");
@@ -192,9 +192,10 @@ CLI::App* AddReport(CLI::App* app, ReportOptions* options) {
           "of two runs to compare")
       ->required();
   report
-      ->add_option("--as", options->files_are,
-                   "What the files are: ranks of one job, or two runs (default: by their commands, times and "
-                   "ranks)")
+      ->add_option(
+          "--as", options->files_are,
+          "Meaning of several files: ranks of one job, or two runs (default: by their commands, times and "
+          "ranks)")
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, FilesAre>{{"ranks", FilesAre::kRanks}, {"runs", FilesAre::kRuns}}));
   report->add_option("--output", options->output,
@@ -211,11 +212,12 @@ CLI::App* AddReport(CLI::App* app, ReportOptions* options) {
         options->assumptions.ssd_tbw = value;
         options->assumptions.ssd_tbw_given = true;
       },
-      "Terabytes that each drive is rated to be written (assumed: 600)");
-  report->add_option("--watts", options->assumptions.watts, "Power of the job, where it could not be read");
+      "Rated writes of each drive in terabytes (default: 600)");
+  report->add_option("--watts", options->assumptions.watts, "Power of the job, if it could not be read");
   report->add_option("--price-per-kwh", options->assumptions.price_per_kwh, "Price of a kilowatt-hour");
   AddThreads(report, &options->threads);
-  report->add_flag("!--no-what-if", options->what_if, "Simulate no other machines: no bound, and at once");
+  report->add_flag("!--no-what-if", options->what_if,
+                   "Simulate no other machines: fast, and without a bound");
   return report;
 }
 

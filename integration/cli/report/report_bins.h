@@ -34,8 +34,8 @@ struct MoveSizeClass {
 // Returns the classes by kind, then by size. Moves without bytes or time are left out.
 std::vector<MoveSizeClass> MoveSizeClasses(const ReportMoves& moves);
 
-// Returns the number of the iteration to look at more closely: the last whole one within the time that
-// `moves` covers. None if there is none.
+// Returns the number of the iteration to show in detail: the last whole one within the time that `moves`
+// covers. None if there is none.
 std::optional<size_t> IterationToShow(const ReportIterations& iterations, const ReportMoves& moves,
                                       double run_seconds);
 

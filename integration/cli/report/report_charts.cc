@@ -48,7 +48,7 @@ Series RatesOf(const Column& bytes, double every_s) {
   return series;
 }
 
-Json Areas(Json rows, const std::string& y_title, double end_s, Json colours, bool stacked) {
+Json Areas(Json rows, const std::string& y_title, double end_s, Json colors, bool stacked) {
   Json y = Quantity("v", y_title);
   y["stack"] = stacked ? Json("zero") : Json(nullptr);
   return Json{
@@ -57,7 +57,7 @@ Json Areas(Json rows, const std::string& y_title, double end_s, Json colours, bo
       {"encoding",
        {{"x", TimeAxis("t", end_s)},
         {"y", std::move(y)},
-        {"color", std::move(colours)},
+        {"color", std::move(colors)},
         {"order", {{"field", "o"}, {"type", "quantitative"}}}}}};
 }
 
@@ -73,7 +73,7 @@ Chart MirroredChart(const Column& above, const Column& below, double every_s, do
   AppendSeries(down, below_name, 1, unit.factor, &rows);
   Chart chart;
   chart.legend = {{above_name, "var(--in)"}, {below_name, "var(--out)"}};
-  chart.spec = Areas(std::move(rows), unit.name, end_s, Colours("name", chart.legend), false);
+  chart.spec = Areas(std::move(rows), unit.name, end_s, Colors("name", chart.legend), false);
   chart.spec["encoding"]["y"]["axis"] = {{"labelExpr", "format(abs(datum.value), '~g')"}};
   return chart;
 }
@@ -167,7 +167,7 @@ std::optional<Chart> IterationMemoryChart(const ReportData& data, const ReportFa
   }
   Json layers = Json::array();
   layers.push_back(
-      Areas(std::move(rows), unit.name, seconds / time.factor, Colours("name", chart.legend), true));
+      Areas(std::move(rows), unit.name, seconds / time.factor, Colors("name", chart.legend), true));
   Json& x = layers[0]["encoding"]["x"];
   x["title"] = absl::StrCat("time in the iteration, ", time.name);
   x["scale"]["clamp"] = true;
@@ -206,7 +206,7 @@ std::optional<Chart> MemoryChart(const ReportData& data, const ReportFacts& fact
   AppendSeries(live, "live", 0, unit.factor, &live_rows);
   const double end = ChartEnd(data, static_cast<double>(gpu.values.size()) * gpu.every_s);
   Json layers = Json::array();
-  layers.push_back(Areas(std::move(rows), unit.name, end, Colours("name", chart.legend), true));
+  layers.push_back(Areas(std::move(rows), unit.name, end, Colors("name", chart.legend), true));
   if (!live.values.empty()) {
     chart.legend.push_back({"what the job holds", "var(--ink)", Mark::kLine});
     layers.push_back(Json{
@@ -237,7 +237,7 @@ std::optional<Chart> LinkChart(const ReportData& data) {
   chart.key = "link";
   chart.title = "The link between GPU and host memory";
   chart.words =
-      "What comes back lies above the line, what leaves below it; bytes of the disk pass here, too.";
+      "Bytes that come back are above the line, those that leave below it; bytes of the disk pass here, too.";
   return chart;
 }
 
@@ -275,7 +275,7 @@ std::optional<Chart> LostTimeChart(const ReportData& data, const ReportFacts& fa
   const double end = facts.seconds.value_or(MostOf(stalls.start_s));
   const double width = end / kStallBins;
   if (width <= 0) return std::nullopt;
-  const char* const colours[] = {"var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)"};
+  const char* const colors[] = {"var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)"};
   Chart chart;
   Column below(kStallBins, 0);  // bars lie on each other
   Json rows = Json::array();
@@ -285,7 +285,7 @@ std::optional<Chart> LostTimeChart(const ReportData& data, const ReportFacts& fa
     const Column busy =
         BusyParts(stalls.start_s, known_lost ? stalls.lost_s : stalls.seconds, wanted, 0, end, kStallBins);
     if (MostOf(busy) == 0) continue;
-    chart.legend.push_back({CauseText(stalls.causes[cause]), colours[cause % std::size(colours)]});
+    chart.legend.push_back({CauseText(stalls.causes[cause]), colors[cause % std::size(colors)]});
     for (size_t b = 0; b < busy.size(); ++b) {
       if (busy[b] <= 0) continue;
       rows.push_back(Json{{"t", Rounded(static_cast<double>(b) * width)},
@@ -308,7 +308,7 @@ std::optional<Chart> LostTimeChart(const ReportData& data, const ReportFacts& fa
                       {"x2", {{"field", "u"}}},
                       {"y", Quantity("v", "% of the time")},
                       {"y2", {{"field", "w"}}},
-                      {"fill", Colours("name", chart.legend)}}}};
+                      {"fill", Colors("name", chart.legend)}}}};
   return chart;
 }
 

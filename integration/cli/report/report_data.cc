@@ -48,7 +48,7 @@ ReportCapacity CapacityOf(const JsonFields& fields) {
   return capacity;
 }
 
-// Returns none if the link was looked at and could not be measured.
+// Returns none if the link could not be measured.
 std::optional<ReportLink> LinkOf(const JsonFields& link) {
   const auto rate = [&link](const char* name) { return link.Number(name).value_or(0); };
   const ReportLink measured = {rate("in"), rate("out"), rate("in_both"), rate("out_both")};
@@ -264,25 +264,25 @@ absl::StatusOr<nlohmann::json> Parse(const std::string& text) {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& wrong) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "damaged or cut off at byte %d of %d; accepted: a whole file as SPILLWAY_REPORT writes it",
+        "damaged or cut off at byte %d of %d; expected: a whole file as SPILLWAY_REPORT writes it",
         wrong.byte, text.size()));
   } catch (const nlohmann::json::out_of_range&) {
     return absl::InvalidArgumentError(
-        "damaged: a number in it is too large; accepted: a whole file as SPILLWAY_REPORT writes it");
+        "damaged: a number in it is too large; expected: a whole file as SPILLWAY_REPORT writes it");
   }
 }
 
 absl::Status CheckVersion(const nlohmann::json& json) {
   if (!json.is_object() || json.value("format", nlohmann::json()) != kFormat)
     return absl::InvalidArgumentError(
-        "no data of a run: \"format\" is not \"spillway-report\"; accepted: a file as SPILLWAY_REPORT writes "
+        "no data of a run: \"format\" is not \"spillway-report\"; expected: a file as SPILLWAY_REPORT writes "
         "it");
   const nlohmann::json version = json.value("version", nlohmann::json());
   if (version.is_number_integer() && version == kVersion) return absl::OkStatus();
   const bool later = version.is_number_integer() && version > kVersion;
-  return absl::InvalidArgumentError(
-      absl::StrCat("version ", version.is_number() ? version.dump() : "unknown", "; accepted: ", kVersion,
-                   later ? ". It was written by a later Spillway: make the page with that one" : ""));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "version ", version.is_number() ? version.dump() : "unknown", "; expected: ", kVersion,
+      later ? ". It was written by a later version of Spillway: make the page with that version" : ""));
 }
 
 }  // namespace

@@ -118,13 +118,13 @@ std::optional<int> OwnRank() {
 bool IsAnotherRanks(const std::string& file, int rank) {
   std::ifstream stream(file);
   const auto data = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
-  const auto says_other = [&data](const char* key, const nlohmann::json& own) {
+  const auto differs = [&data](const char* key, const nlohmann::json& own) {
     const auto found = data.is_object() && data.contains("job") && data["job"].is_object()
                            ? data["job"].value(key, nlohmann::json())
                            : nlohmann::json();
     return !found.is_null() && found != own;
   };
-  return says_other("rank", rank) || says_other("host", HostName());
+  return differs("rank", rank) || differs("host", HostName());
 }
 
 // Returns whether the files are of ranks of one job. A command may also start one job after another, and
@@ -175,7 +175,7 @@ void MakePages(const std::string& page, long long since_unix_ns, const std::stri
 int RunAndReport(const std::vector<char*>& command, const std::string& page,
                  const std::string& library_directory) {
   if (const absl::Status status = FindDrawingLibrary(library_directory); !status.ok())
-    std::fprintf(stderr, "spillway: there will be no page, the data alone: %s\n",
+    std::fprintf(stderr, "spillway: no page will be made, only the data: %s\n",
                  std::string(status.message()).c_str());
   timespec now = {};
   // File systems take their times from a coarser clock, which is never ahead of this one.

@@ -17,7 +17,7 @@ namespace spillway::integration {
 namespace {
 
 constexpr char kTeraioWords[] =
-    "TERAIO (arXiv 2506.06472) reports 1.7 % for the models that it looks at: the less of the memory a "
+    "TERAIO (arXiv 2506.06472) reports 1.7 % for the models that it examines: the less of the memory a "
     "running "
     "kernel uses, the more of it may be elsewhere meanwhile.";
 
@@ -188,7 +188,7 @@ Section Bound(const ReportData& data, const ReportFacts& facts, const WhatIf& wh
   const std::string why = facts.bound_missing;
   section.metrics = {
       FigureOf("ideal_seconds", "kernels alone", facts.ideal_s, Unit::kSeconds,
-               facts.ideal_s ? "as on a GPU of endless memory" : what_if.missing),
+               facts.ideal_s ? "as on a GPU with unlimited memory" : what_if.missing),
       FigureOf("own_pauses_seconds", "without work for the GPU", facts.own_pauses_s, Unit::kSeconds,
                facts.own_pauses_s ? "the job's own: host, data, other work" : "the time lost is not known"),
       FigureOf("bound_seconds", "bound", facts.bound_s, Unit::kSeconds,

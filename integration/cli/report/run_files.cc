@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kAccepted[] = "; accepted: files as SPILLWAY_REPORT writes them, and folders with such";
+constexpr char kAccepted[] = "; expected: files as SPILLWAY_REPORT writes them, and folders with such";
 // The time by which a rank may begin after another one has ended and be of its job: neither clock is exact,
 // and the first block comes when the model does.
 constexpr double kSlackSeconds = 5;

@@ -207,7 +207,7 @@ absl::StatusOr<SimulateResult> SimulateAll(const Simulation& simulation, SweepLi
     const Trial& trial = list->trials[i - 1];
     WhatIfPoint* const point = &list->sweeps[trial.sweep].points[trial.point];
     if (CpuSeconds() > simulation.until)
-      point->problem = "left out: simulating took too long";
+      point->problem = "left out: the simulation took too long";
     else
       FillPoint(simulation, RunOne(trial.options, simulation.workload), point);
   });

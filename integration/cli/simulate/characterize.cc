@@ -91,7 +91,7 @@ std::string RowsJson(const policy::Workload& workload, const Characterization& f
 
 CLI::App* AddCharacterize(CLI::App* app, CharacterizeOptions* options) {
   CLI::App* const characterize = app->add_subcommand(
-      "characterize", "Say what a trace's memory looks like: active parts, sizes, idle times");
+      "characterize", "Describe a trace's use of memory: active parts, sizes, idle times");
   characterize->add_option("--trace", options->trace, "As for `spillway simulate`")->required();
   characterize->add_option(
       "--rate", options->rate,

@@ -31,9 +31,9 @@ absl::Status CheckOptions(const SimulateOptions& options) {
   if (!std::isfinite(options.latency_us)) return NotAccepted("latency", "nan", "0 to 1e6 (microseconds)");
   if (!std::isfinite(options.noise)) return NotAccepted("noise", "nan", "0 to 1");
   if (!options.html.empty() && options.sweep.empty())
-    return absl::InvalidArgumentError("--html shows a sweep: give --sweep, too");
+    return absl::InvalidArgumentError("--html shows a sweep: add --sweep");
   if (!options.schedule.empty() && !options.sweep.empty())
-    return absl::InvalidArgumentError("--schedule is of one machine: leave --sweep or --schedule away");
+    return absl::InvalidArgumentError("--schedule is of one machine: remove --sweep or --schedule");
   return absl::OkStatus();
 }
 
@@ -41,7 +41,7 @@ absl::Status CheckOptions(const SimulateOptions& options) {
 
 CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   CLI::App* simulate =
-      app->add_subcommand("simulate", "Plan a recorded iteration for a machine and say how good the plan is");
+      app->add_subcommand("simulate", "Plan a recorded iteration for a machine, and rate the plan");
   simulate
       ->add_option(
           "--trace", options->trace,
@@ -54,8 +54,7 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   simulate->add_option("--pcie-out", options->pcie_out, "Bytes/s from the GPU");
   simulate->add_option("--pcie-both", options->pcie_both,
                        "IN,OUT: bytes/s while both directions run (default: as alone)");
-  simulate->add_flag("--plan-independent", options->plan_independent,
-                     "Make the plan as if --pcie-both were not there");
+  simulate->add_flag("--plan-independent", options->plan_independent, "Plan without regard to --pcie-both");
   simulate->add_option("--ssd-read", options->ssd_read,
                        "Bytes/s (default 3.2e9); several drives: 2.4e9,0.8e9");
   simulate->add_option("--ssd-write", options->ssd_write, "Bytes/s (default 3.2e9), of as many drives");
@@ -71,11 +70,13 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
                    "quick (default), coarse: tighter, in seconds, lp: tighter still, in seconds to minutes; "
                    "coarse-one-tier, lp-one-tier: of plans that change no spilled bytes' tier")
       ->check(CLI::IsMember({"quick", "coarse", "coarse-one-tier", "lp", "lp-one-tier"}));
-  simulate->add_option("--iterations", options->iterations, "Simulated; the last two count (default 6)")
+  simulate
+      ->add_option("--iterations", options->iterations,
+                   "Iterations to simulate; the last two count (default 6)")
       ->check(CLI::Range(kMinIterations, 1000u));
   simulate->add_option("--noise", options->noise, "Kernels last up to this part more or less (default 0)")
       ->check(CLI::Range(0.0, 1.0));
-  simulate->add_option("--seed", options->seed, "Of the noise (default 1)");
+  simulate->add_option("--seed", options->seed, "Seed of the noise (default 1)");
   simulate->add_option("--schedule", options->schedule, "Write all kernels and moves to this file");
   simulate->add_option("--convert", options->convert,
                        "Write the trace as a compact file, or as CSV into a folder (a name that ends in /)");

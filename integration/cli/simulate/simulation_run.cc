@@ -41,8 +41,8 @@ absl::Status ReadDrives(const SimulateOptions& options, policy::Machine* machine
   if (reads->size() != writes->size())
     return absl::InvalidArgumentError(absl::StrCat("--ssd-read=", options.ssd_read,
                                                    " and --ssd-write=", options.ssd_write,
-                                                   " are not accepted: rates of ", reads->size(), " and of ",
-                                                   writes->size(), " drives; accepted: one each per drive"));
+                                                   " are invalid: rates of ", reads->size(), " and of ",
+                                                   writes->size(), " drives; expected: one each per drive"));
   if (reads->size() > kMaxDrives)
     return NotAccepted("ssd-read", options.ssd_read, absl::StrCat("at most ", kMaxDrives, " drives"));
   machine->ssd_read = machine->ssd_write = 0;

@@ -45,7 +45,7 @@ struct Sweep {
 absl::StatusOr<Sweep> ParseSweep(const std::string& text) {
   const auto wrong = [&text](absl::string_view why) {
     return absl::InvalidArgumentError(
-        absl::StrCat("sweep=", text, " is not accepted: ", why, "; accepted: ", SweepForm()));
+        absl::StrCat("sweep=", text, " is invalid: ", why, "; expected: ", SweepForm()));
   };
   const std::vector<std::string> sides = absl::StrSplit(text, absl::MaxSplits('=', 1));
   const std::vector<std::string> values = absl::StrSplit(sides.back(), ':');

@@ -16,11 +16,10 @@ namespace spillway::integration {
 namespace {
 
 constexpr char kMeaning[] =
-    "Ideal: nothing but the kernels, as on a GPU of endless memory. Bound: a time per iteration that no plan "
-    "on that machine can beat; near 100 % of it, only another machine helps. By a quick bound the share of "
-    "it is at least that: another bound may be longer. Moved bytes and waits are per iteration. What each "
-    "option "
-    "and number means: docs/simulate.md.";
+    "Ideal: the kernels alone, as on a GPU with unlimited memory. Bound: a time per iteration that no plan "
+    "on that machine can beat; near 100 % of it, only another machine helps. The share of a quick bound is "
+    "a minimum: another bound may be longer. Moved bytes and waits are per iteration. docs/simulate.md "
+    "explains each option and number.";
 
 constexpr double kGb = 1e9;
 
@@ -85,7 +84,7 @@ Chart LinesOver(std::span<const SweepRow> rows, std::span<const Line> lines, con
   x["scale"] = {{"zero", false}};
   Json y = Quantity("v", unit);
   if (most) y["scale"] = {{"domain", Json::array({0, *most})}};
-  Json encoding = {{"x", x}, {"y", y}, {"color", Colours("name", chart.legend)}};
+  Json encoding = {{"x", x}, {"y", y}, {"color", Colors("name", chart.legend)}};
   Json layers =
       Json::array({Json{{"mark", {{"type", "line"}}}, {"encoding", encoding}},
                    Json{{"mark", {{"type", "point"}, {"filled", true}, {"opacity", 1}, {"tooltip", true}}},
@@ -124,10 +123,10 @@ Section SweepSection(std::span<const SweepRow> rows) {
   section.heading = rows.front().option;
   Chart speed = LinesOver(rows, kSpeed, "percent", 100);
   speed.key = section.key + "_speed";
-  speed.title = "How near an iteration comes to what is possible";
+  speed.title = "Speed of an iteration, of the possible";
   Chart moved = LinesOver(rows, kMoved, "GiB");
   moved.key = section.key + "_moved";
-  moved.title = "What moves in an iteration";
+  moved.title = "Bytes moved in an iteration";
   section.charts = {std::move(speed), std::move(moved)};
   section.tables.push_back(TableOf(rows, section.key));
   for (const SweepRow& row : rows) {
@@ -139,7 +138,7 @@ Section SweepSection(std::span<const SweepRow> rows) {
 Section OptionsSection(const SimulateOptions& options) {
   Section section;
   section.key = "options";
-  section.heading = "Options, where not swept";
+  section.heading = "Options that are not swept";
   Table table{"options", "", {{"option", {}}, {"value", {}}}, {}};
   const Json list = OptionsJson(options);
   for (const auto& [name, value] : list.items()) {

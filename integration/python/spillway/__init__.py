@@ -1,10 +1,11 @@
 """Spillway: a CUDA caching allocator for PyTorch that lets a training job outgrow its GPU.
 
-Nothing here has to be imported by a job: naming the backend is enough (PYTORCH_CUDA_ALLOC_CONF=backend:spillway). Where the
-environment is not yours to set, as in a notebook, `spillway.enable(gpu_memory="20GiB")` does the same from inside.
-`python -m spillway` is the command `spillway`; alone it is `spillway doctor` for this Python: what works on this machine,
-what to set. In a running job, `spillway.stats()` gives the figures of now and `spillway.last_error()` the words of the last
-refusal.
+A job need not import this package: it is enough to name the backend (PYTORCH_CUDA_ALLOC_CONF=backend:spillway). If you cannot
+set the environment, as in a notebook, `spillway.enable(gpu_memory="20GiB")` does the same from inside.
+
+`python -m spillway` is the command `spillway`. It runs `spillway doctor` for this Python if no subcommand is given, which
+checks this machine and proposes settings. `spillway.stats()` returns the metrics of a running job, and
+`spillway.last_error()` the text of the last refusal.
 """
 
 import os
@@ -17,17 +18,17 @@ __all__ = ["NotActiveError", "PauseResult", "enable", "last_error", "library", "
 
 
 def library_dir():
-    """The folder of Spillway's libraries: SPILLWAY_LIBRARY_DIR if it is set, else the one of this package."""
+    """Returns the folder of Spillway's libraries: SPILLWAY_LIBRARY_DIR if it is set, else that of this package."""
     return os.environ.get("SPILLWAY_LIBRARY_DIR") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")
 
 
 def library():
-    """The path of libspillway.so, the library to load early (or to put into LD_PRELOAD)."""
+    """Returns the path of libspillway.so, the library to load early (or to put into LD_PRELOAD)."""
     return os.path.join(library_dir(), "libspillway.so")
 
 
 def __getattr__(name):
-    """Names whose modules cost an import of ctypes and json, only where they are used."""
+    """Imports the modules that need ctypes and json when a name of theirs is first used."""
     if name in _LATER:
         from importlib import import_module
 

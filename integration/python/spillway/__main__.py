@@ -1,8 +1,7 @@
-"""`python -m spillway`: the command `spillway`. Without a subcommand it is `spillway doctor` for this Python: what is
-installed, what works on this machine, what to set.
+"""`python -m spillway`: the command `spillway`; `spillway doctor` for this Python if no subcommand is given.
 
-It becomes the program that the wheel carries, after a look at what that program itself needs: where it cannot run, this says
-why, with status 1.
+It checks the needs of the program that the wheel carries, and becomes that program. If the program cannot run here, it prints
+the reason and exits with status 1.
 """
 
 import ctypes
@@ -14,14 +13,14 @@ from spillway import command, start_up
 
 
 def problems():
-    """What keeps the program from running here, one line each."""
+    """Yields a line for each reason why the program cannot run here."""
     why = start_up.unserved_machine()
     if why:
         yield f"machine: {why}"
         return
     for path in (spillway.library(), program()):
         if not os.path.isfile(path):
-            yield f"{path} is missing: install the package again"
+            yield f"{path} is missing: reinstall the package"
             return
     engine = os.path.join(spillway.library_dir(), "libspillway_engine.so")
     try:
@@ -31,7 +30,7 @@ def problems():
 
 
 def program():
-    """The one beside the libraries: of the wheel, or of a build that SPILLWAY_LIBRARY_DIR names."""
+    """Returns the program beside the libraries: of the wheel, or of a build that SPILLWAY_LIBRARY_DIR names."""
     if "SPILLWAY_LIBRARY_DIR" in os.environ:
         return os.path.join(os.path.dirname(os.path.abspath(spillway.library_dir())), "bin", "spillway")
     return command.program()

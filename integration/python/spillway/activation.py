@@ -1,8 +1,8 @@
 """spillway.enable(): Spillway for this process and those that it starts, from inside a script or a notebook.
 
-It does what LD_PRELOAD or PyTorch's variable do at the start: it writes the settings into the SPILLWAY_ variables, which
-children inherit, and loads libspillway.so. After `import torch` the driver is in the process already, since cuBLAS
-opens it; the library then takes it over, as long as nobody has initialised it.
+It has the effect of LD_PRELOAD or PyTorch's variable: it writes the settings into the SPILLWAY_ variables, which children
+inherit, and loads libspillway.so. The driver is in the process already after `import torch`, since cuBLAS opens it. The
+library then takes it over, unless it has been initialized.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import spillway
 from spillway import engine_api, start_up
 
 # CUDA_ERROR_NOT_INITIALIZED, and CUDA_ERROR_NO_DEVICE: what our library answers where there is no driver.
-NOT_INITIALISED = (3, 100)
+NOT_INITIALIZED = (3, 100)
 TOO_LATE = ("spillway.enable() comes too late: this process has used CUDA already (torch.cuda.is_available(), a tensor on "
             "the GPU, or another library). Call it before that; before or after `import torch` is the same")  # fmt: skip
 
@@ -35,17 +35,17 @@ MUST_BE_FIRST = re.compile(r"lib(?:(?:a|t|hwa|l)san\.so|clang_rt\.(?:a|t|hwa|l)s
 
 
 def enable(**settings):
-    """Has Spillway serve this process and its children, with these settings (docs/environment.md, in small letters).
+    """Makes Spillway serve this process and its children, with these settings (docs/environment.md, in small letters).
 
     Values are texts as in the variables ("20GiB"), numbers, True and False, paths, or lists of paths. Settings that
     the environment gives and that are not named here stay as they are.
 
-    Before the first use of CUDA, before or after `import torch`; any thread. A further call with settings that are
-    there already does nothing. Returns True, or False where the user has switched Spillway off (SPILLWAY=off).
+    Call it before the first use of CUDA, before or after `import torch`, on any thread. A further call with the same settings
+    does nothing. Returns True, or False if the user has switched Spillway off (SPILLWAY=off).
 
-    ValueError: a setting that does not exist, or a value that is not accepted.
-    RuntimeError: the call comes too late, contradicts a setting that is there, or Spillway cannot serve this process.
-    No setting has been changed then.
+    ValueError: a setting does not exist, or a value is invalid.
+    RuntimeError: the call comes too late, contradicts a setting of the environment, or Spillway cannot serve this process.
+    No setting is changed then.
     """
     texts = {name: _text(name, value) for name, value in settings.items() if value is not None}
     if start_up.switched_off():
@@ -69,8 +69,8 @@ def _text(name, value):
     known = start_up.our_keys()
     if name not in known:
         near = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-        raise ValueError(f"spillway.enable() knows no setting {name}: {hint}")
+        hint = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(known)}"
+        raise ValueError(f"spillway.enable() has no setting {name}: {hint}")
     if isinstance(value, bool) and name in start_up.path_keys():
         raise ValueError(f"spillway.enable({name}={value!r}): it takes a path, or 'none'")
     if isinstance(value, bool):
@@ -83,7 +83,7 @@ def _text(name, value):
 
 
 def _independent_of_folder(name, text):
-    """For a job that goes to another folder before it uses CUDA, and for children of that job."""
+    """Makes paths absolute, for a job that changes its folder before it uses CUDA, and for its children."""
     return os.path.abspath(text) if name in start_up.file_keys() and text.strip().lower() not in NO_PATH else text
 
 
@@ -100,7 +100,7 @@ def _same(name, one, other):
 
 
 def _disagree(name, text, there, source):
-    return RuntimeError(f"spillway.enable({name}={text!r}) contradicts {source}, which says {there!r}: leave one of them out")
+    return RuntimeError(f"spillway.enable({name}={text!r}) contradicts {source}, which says {there!r}: remove one of them")
 
 
 # ---- A library that is there already: by LD_PRELOAD, by PyTorch's variable, by an earlier call.
@@ -125,9 +125,9 @@ def _agree(library, texts):
             missing[name] = text
         elif not _same(name, os.fsdecode(there), text):
             raise _disagree(name, text, os.fsdecode(there), library.spillway_setting_source(name.encode()).decode())
-    if not _initialised(library):
+    if not _initialized(library):
         _check(texts)
-        _take_over(library)  # else an earlier call that failed at it would count
+        _take_over(library)  # otherwise an earlier call that failed here would count as done
         os.environ.update({variable(name): text for name, text in missing.items()})
         return
     try:
@@ -151,12 +151,12 @@ def _load(texts):
             raise _disagree(name, text, there, variable(name))
     path = spillway.library()
     if not os.path.isfile(path):
-        raise RuntimeError(f"{path} does not exist (SPILLWAY_LIBRARY_DIR, or install the package again after building)")
+        raise RuntimeError(f"{path} does not exist (SPILLWAY_LIBRARY_DIR, or reinstall the package after the build)")
     _check_path(path)
     _check_torch(path)
     _check(texts)
     driver = _mapped_driver()
-    if driver is not None and _initialised(driver):
+    if driver is not None and _initialized(driver):
         raise RuntimeError(TOO_LATE)
     try:
         library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
@@ -165,7 +165,7 @@ def _load(texts):
     library.spillway_take_conf()
     _take_over(library)
     os.environ.update({variable(name): text for name, text in texts.items()})
-    _tell_children(path)
+    _pass_to_children(path)
 
 
 def _take_over(library):
@@ -184,8 +184,8 @@ def _mapped_driver():
     return None
 
 
-def _initialised(driver):
-    return driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) not in NOT_INITIALISED
+def _initialized(driver):
+    return driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) not in NOT_INITIALIZED
 
 
 def _check_torch(path):
@@ -198,11 +198,11 @@ def _check_torch(path):
     there.sort(key=lambda number: [*map(int, number)])
     served = [".".join(number) for number in there]
     if minor not in served:
-        raise RuntimeError(f"this Spillway serves PyTorch {', '.join(served) or '(none)'}, and {version} is installed")
+        raise RuntimeError(f"this Spillway supports PyTorch {', '.join(served) or '(none)'}, and {version} is installed")
 
 
 def _hooked():
-    """Whether children that are spawned load the library by the start-up hook. Else LD_PRELOAD has to name it."""
+    """Returns whether spawned children load the library by the start-up hook. Otherwise LD_PRELOAD has to name it."""
     home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     installed = home in [os.path.abspath(folder) for folder in (*site.getsitepackages(), site.getusersitepackages())]
     return installed and os.path.isfile(os.path.join(home, "spillway_start_up.pth")) and not sys.flags.no_site
@@ -214,7 +214,7 @@ def _check_path(path):
                            "processes, at spaces and colons; install Spillway to a path without them")  # fmt: skip
 
 
-def _tell_children(path):
+def _pass_to_children(path):
     if _hooked():
         os.environ.setdefault(start_up.KEPT_VARIABLE, "backend:spillway")
     else:
@@ -222,13 +222,13 @@ def _tell_children(path):
 
 
 def _preload(ours, before):
-    """Ours in front, but behind what must be first."""
+    """Returns LD_PRELOAD with our library in front, but behind libraries that must be first."""
     entries = [entry for entry in re.split("[ :]", before) if entry]
     place = max((i + 1 for i, entry in enumerate(entries) if MUST_BE_FIRST.match(os.path.basename(entry))), default=0)
     return ":".join([*entries[:place], ours, *entries[place:]])
 
 
-# ---- The check at the start, by the engine: the same words as where a variable is wrong.
+# ---- The engine's check at the start, with the messages that a wrong variable gets.
 
 
 def _check(texts):

@@ -1,4 +1,4 @@
-"""The command `spillway`: becomes the program that the wheel carries. Nothing of Python's is left in the process."""
+"""The command `spillway`: becomes the program that the wheel carries, which leaves no Python in the process."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ def program():
 
 
 def doctor_arguments(given):
-    """The doctor asks this Python about PyTorch, unless another one is named."""
+    """Makes the doctor ask this Python about PyTorch, unless the arguments name another one."""
     named = any(argument.split("=", 1)[0] == "--python" for argument in given)
     return ["doctor", *([] if named else ["--python", sys.executable]), *given]
 
@@ -22,7 +22,7 @@ def main():
     try:
         os.execv(program(), ["spillway", *arguments(sys.argv[1:])])
     except OSError as error:
-        sys.stderr.write(f"spillway: {program()}: {error.strerror}; install the package again\n")
+        sys.stderr.write(f"spillway: {program()}: {error.strerror}; reinstall the package\n")
     return 127
 
 

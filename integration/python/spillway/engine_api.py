@@ -1,7 +1,7 @@
-"""What the engine of this process knows, over the C table of integration/engine/spillway.h.
+"""Calls of this process's engine, over the C table of integration/engine/spillway.h.
 
-The engine is opened by the preload, for itself alone, so it is looked for among the libraries that are there; nothing
-is loaded here. Any thread; PyTorch is not needed.
+The preload opens the engine for itself alone, so this module searches the loaded libraries for it and loads none. Any thread
+may call; PyTorch is not needed.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ class NotActiveError(RuntimeError):
 
 
 class _Api(ctypes.Structure):
-    """struct spillway_api; what is not called from here is a bare pointer."""
+    """struct spillway_api; functions that are not called from here are bare pointers."""
 
     _fields_ = [
         ("version", ctypes.c_uint32),
@@ -52,7 +52,7 @@ def _engine_path():
 
 
 def api():
-    """The C table of this process's engine; NotActiveError where there is none of this version."""
+    """Returns the C table of this process's engine. Raises NotActiveError if there is none of this version."""
     try:
         engine = ctypes.CDLL(_engine_path(), mode=os.RTLD_NOLOAD | os.RTLD_LOCAL | os.RTLD_NOW)
         find = engine.spillway_engine_api
@@ -76,33 +76,38 @@ def _text(function):
             )
         if needed.value <= size:
             return text.value.decode("utf-8", "replace")
-        size = needed.value + 1024  # the figures may have grown by a digit meanwhile
+        size = needed.value + 1024  # a number may have grown by a digit meanwhile
 
 
 def error_of(table, result):
-    """The exception for a call of the table that was refused, with its words."""
+    """Returns the exception for a call of the table that was refused, with its text."""
     words = (table.last_error() or b"").decode("utf-8", "replace")
     errors = {1: ValueError, 2: MemoryError, 401: RuntimeError}  # CUDA_ERROR_INVALID_VALUE, _OUT_OF_MEMORY, _ILLEGAL_STATE
     return errors.get(result, NotActiveError)(words or "Spillway does not run in this process")
 
 
 def stats():
-    """The figures of now as a dict, whose keys are in stats_types: those of SPILLWAY_METRICS (docs/metrics.md). NotActiveError
-    where there are none."""
+    """Returns the metrics of this moment as a dict. Its keys are in stats_types; docs/metrics.md explains them.
+
+    NotActiveError: Spillway does not run in this process.
+    """
     return json.loads(_text(api().stats_json))
 
 
 def last_error():
-    """Why Spillway last refused an allocation, a launch or a copy in this process, on any thread; "" when it never did."""
+    """Returns the reason of the last refused allocation, launch or copy of this process, on any thread; "" if there was none."""
     return _text(api().last_refusal)
 
 
 def set_gpu_memory(size, device=None):
-    """Sets what the job may hold of a GPU from now on: a size or a share as SPILLWAY_GPU_MEMORY takes it ("20GiB", "60%", bytes),
-    or None for what it began with. Less makes blocks leave, which goes on behind this call; a plan for the new size follows.
+    """Sets the memory that the job may hold of a GPU from now on.
 
-    device: its number; None: PyTorch's current one. ValueError for what is no size, or more than the device had for it;
-    MemoryError where that much must be on the GPU at once, or has no place elsewhere: nothing changes then.
+    size: a size or a share as in SPILLWAY_GPU_MEMORY ("20GiB", "60%", bytes), or None for the size at the start. A smaller size
+    makes blocks leave the GPU, which may take longer than this call; a plan for the new size follows.
+    device: the GPU's number; None: PyTorch's current one.
+
+    ValueError: size is not a size, or more than the device had for the job.
+    MemoryError: more must be on the GPU at once, or has no place elsewhere. Nothing changes then.
     """
     if device is None:
         import torch  # a job of PyTorch's has it already

@@ -1,6 +1,6 @@
-"""Pause and resume: a job's GPU memory given up and taken back while its tensors keep their addresses (docs/pause.md).
+"""Pause and resume: a job gives up its GPU memory and takes it back; its tensors keep their addresses (docs/pause.md).
 
-Over the C table of integration/engine/spillway.h. Any thread; the calls wait without Python's lock.
+Uses the C table of integration/engine/spillway.h. Any thread may call; the calls wait without Python's lock.
 """
 
 import contextlib
@@ -14,15 +14,15 @@ from . import engine_api
 
 @dataclasses.dataclass(frozen=True)
 class PauseResult:
-    """What a pause came to, in bytes of whole chunks."""
+    """The result of a pause, in bytes of whole chunks."""
 
-    clean_bytes: int  #: left without a copy: the one in host memory or on the disk was still the same
+    clean_bytes: int  #: left without a copy, since one in host memory or on the disk was still equal
     host_bytes: int  #: copied to host memory
     disk_bytes: int  #: copied to the disk
     dropped_bytes: int  #: of regions that do not keep them
     unused_bytes: int  #: never used since their allocation
-    pinned_bytes: int  #: stay: something may use them without naming them (pointer tables, IPC)
-    failed_bytes: int  #: stay: they could not be copied; `failure` says why
+    pinned_bytes: int  #: stayed: something may use them without naming them (pointer tables, IPC)
+    failed_bytes: int  #: stayed: they could not be copied; `failure` has the reason
     released_bytes: int  #: given back to the driver
     remaining_bytes: int  #: that Spillway still has on the GPUs
     other_bytes: int  #: of the job's other allocations, as far as they are known (tensors up to 1 MiB, libraries): they remain
@@ -47,16 +47,18 @@ def _encoded(tag):
     if tag is None:
         return None
     if not isinstance(tag, str) or not tag or "\0" in tag:
-        raise ValueError(f"the tag of a region is a text that is not empty, and not {tag!r}")
+        raise ValueError(f"the tag of a region must be a text that is not empty, not {tag!r}")
     return tag.encode()
 
 
 def pause(tag=None):
-    """Gives up the GPU memory of a region's tensors, or of all tensors above 1 MiB, and returns what that came to.
+    """Gives up the GPU memory of a region's tensors, or of all tensors above 1 MiB if tag is None. Returns a PauseResult.
 
-    Bytes go to host memory and the disk, or are dropped where the region says so; what has not changed since the last
-    pause is not copied again. Until the resume an operation on such a tensor raises. ValueError for a tag that no region
-    has had; MemoryError where host memory and disk have no place, RuntimeError during a capture: nothing is paused then.
+    Bytes go to host memory and the disk, or are dropped if the region says so. Bytes that have not changed since the last
+    pause are not copied again. An operation on such a tensor raises until the resume.
+
+    ValueError: no region has had that tag. MemoryError: host memory and disk have no place for the bytes. RuntimeError: a
+    capture is under way. Nothing is paused then.
     """
     table, stats = engine_api.api(), _Stats()
     result = table.pause(_encoded(tag), ctypes.byref(stats))
@@ -69,8 +71,11 @@ def pause(tag=None):
 
 
 def resume(tag=None, wait=False):
-    """Ends that pause. The bytes come back behind this call in the order in which they are needed, and sooner for an operation
-    that needs them; with `wait` they are back when it returns, as far as the GPU has space."""
+    """Ends the pause of that tag, or of all tensors.
+
+    The bytes come back in the background in the order in which they are needed, and sooner for an operation that needs them.
+    wait=True: they are back when the call returns, as far as the GPU has space.
+    """
     table = engine_api.api()
     result = table.resume(_encoded(tag), int(bool(wait)))
     if result != 0:
@@ -79,8 +84,11 @@ def resume(tag=None, wait=False):
 
 @contextlib.contextmanager
 def region(tag, keep=True):
-    """Tensors above 1 MiB that this thread allocates inside belong to the region of that tag, for pause(tag). Regions nest: the
-    inner one counts, and None is none. `keep=False`: their bytes are dropped at a pause, and undefined after the resume."""
+    """Makes tensors above 1 MiB that this thread allocates inside belong to the region of that tag, for pause(tag).
+
+    Regions nest: the innermost counts. tag None: no region. keep=False: a pause drops the bytes, and they are undefined after
+    the resume.
+    """
     before = getattr(_regions, "now", (None, True))
     now = (_encoded(tag), keep)
     if "torch" in sys.modules:

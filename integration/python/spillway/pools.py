@@ -15,9 +15,11 @@ def _library():
 
 
 def unmanaged_pool():
-    """A torch.cuda.MemPool whose memory comes from the driver and stays where it is: for tensors that are to be shared with other
-    processes or registered with a library, inside `with torch.cuda.use_mem_pool(pool):`. It counts against the budget. Keep the
-    pool as long as its tensors."""
+    """Returns a torch.cuda.MemPool whose memory comes from the driver and stays on the GPU.
+
+    It is for tensors that are shared with other processes or registered with a library: allocate them inside
+    `with torch.cuda.use_mem_pool(pool):`. The pool counts against the budget. Keep it as long as its tensors.
+    """
     import torch
 
     library = _library()

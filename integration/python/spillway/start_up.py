@@ -1,8 +1,8 @@
-"""What happens at the start of every Python process whose allocator configuration names spillway.
+"""The start-up hook of every Python process whose allocator configuration names spillway.
 
-Called from spillway_start_up.pth before any other module is imported: loads libspillway.so into the global scope, so
-that PyTorch, when it comes, finds it as its CUDA driver library. The library itself does the rest. Whatever goes wrong
-here costs one line on standard error and never the process.
+spillway_start_up.pth calls it before any other module is imported. It loads libspillway.so into the global scope, so that
+PyTorch finds it as its CUDA driver library. The library itself does the rest. A failure here costs one line on standard error
+and never the process.
 """
 
 import os
@@ -85,12 +85,12 @@ def wrong_words():
         return
     for name, value in backends.items():
         if value in ("native", "cudaMallocAsync"):
-            yield f"{name} says backend:{value} beside backend:spillway, and Spillway is used. Leave one of them out"
+            yield f"{name} says backend:{value} beside backend:spillway, and Spillway is used. Remove one of them"
     ours = our_keys()
     for name, entry in entries:
         key, equals, value = entry.partition("=")
         if equals and ":" not in key and key.strip() in ours:
-            yield f"{name} says {entry.strip()}. A colon stands between key and value: {key.strip()}:{value.strip()}"
+            yield f"{name} says {entry.strip()}. Key and value are separated by a colon: {key.strip()}:{value.strip()}"
         elif not equals and entry_key(entry) not in (*ours, "backend") and (near := _near(entry_key(entry), ours)):
             yield f"{name} says {entry.strip()}, which Spillway does not know. Did you mean {near}?"
 
@@ -135,9 +135,9 @@ def unserved_machine():
     """Why this kind of machine is not served; "" where it is."""
     machine = os.uname()
     if machine.machine != "x86_64":
-        return f"only Linux on x86_64 is served, this is {machine.machine}"
+        return f"only Linux on x86_64 is supported, this is {machine.machine}"
     if "microsoft" in machine.release.lower():
-        return "WSL is not served, only Linux with NVIDIA's own driver"
+        return "WSL is not supported, only Linux with NVIDIA's own driver"
     return ""
 
 
@@ -162,7 +162,7 @@ def load():
 
     path = spillway.library()
     if not os.path.isfile(path):
-        raise FileNotFoundError(f"{path} does not exist (SPILLWAY_LIBRARY_DIR, or install the package again after building)")
+        raise FileNotFoundError(f"{path} does not exist (SPILLWAY_LIBRARY_DIR, or reinstall the package after the build)")
     library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     # Loaded this late it cannot see PyTorch being opened, so it takes our entries out of PyTorch's variables now.
     library.spillway_take_conf()

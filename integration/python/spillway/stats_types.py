@@ -1,6 +1,6 @@
-"""What spillway.stats() gives, as types: the keys of docs/metrics.md, which says what each means.
+"""The types of spillway.stats(): the keys of docs/metrics.md, which explains them.
 
-For type checkers, and for code that names a part of the figures: `from spillway.stats_types import Stats, DeviceStats`.
+For type checkers, and for code that names a part of the metrics: `from spillway.stats_types import Stats, DeviceStats`.
 A key that a class with total=False declares is there only where it is known. Bytes and counts are ints, times and rates
 floats. tests/checks/metrics_page.py --update writes what stands between marks; stats_types_test.py keeps all of it equal to what
 the engine writes.

@@ -1,6 +1,6 @@
 // simcuda-run [options] -- COMMAND...: runs a command on a machine without a GPU as if it had one. It sets
 // the SIMCUDA_* variables, puts the stand-in driver in front of LD_LIBRARY_PATH and the stand-in runtime
-// behind whatever LD_PRELOAD holds, and becomes the command. Nothing else: the command runs in this process.
+// behind whatever LD_PRELOAD holds, and becomes the command. The command runs in this process.
 #include <glob.h>
 #include <limits.h>
 #include <unistd.h>

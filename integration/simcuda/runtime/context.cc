@@ -1,4 +1,4 @@
-// Initialisation and contexts: see context.h.
+// Initialization and contexts: see context.h.
 #include "integration/simcuda/runtime/context.h"
 
 #include <pthread.h>
@@ -14,9 +14,9 @@ constexpr int kNotTried = -1;
 
 std::mutex init_mu;
 // The outcome of cuInit, or kNotTried. Stored under `init_mu` after the driver is ready; pairs with the load in
-// InitialiseDriver.
+// InitializeDriver.
 std::atomic<int> init_outcome{kNotTried};
-// Set in a child that was forked after initialisation; pairs with the load in InitialiseDriver.
+// Set in a child that was forked after initialization; pairs with the load in InitializeDriver.
 std::atomic<bool> forked_child{false};
 // Retained primary contexts; a store under `init_mu` pairs with the loads in PrimaryContext.
 std::atomic<CUcontext> primary_contexts[kMaxDevices];
@@ -25,7 +25,7 @@ thread_local int thread_device = 0;
 
 void MarkForkedChild() { forked_child.store(true); }
 
-cudaError_t InitialiseOnce() {
+cudaError_t InitializeOnce() {
   std::lock_guard<std::mutex> lock(init_mu);
   const int known = init_outcome.load(std::memory_order_acquire);
   if (known != kNotTried) return static_cast<cudaError_t>(known);
@@ -42,10 +42,10 @@ cudaError_t InitialiseOnce() {
 
 }  // namespace
 
-cudaError_t InitialiseDriver(const DriverTable** driver) {
+cudaError_t InitializeDriver(const DriverTable** driver) {
   if (forked_child.load(std::memory_order_relaxed)) return cudaErrorInitializationError;
   int outcome = init_outcome.load(std::memory_order_acquire);
-  if (outcome == kNotTried) outcome = InitialiseOnce();
+  if (outcome == kNotTried) outcome = InitializeOnce();
   if (outcome == cudaSuccess) *driver = LoadedDriver();
   return static_cast<cudaError_t>(outcome);
 }
@@ -81,7 +81,7 @@ cudaError_t BindDevice(const DriverTable& driver, int device) {
 }
 
 cudaError_t EnsureContext(const DriverTable** driver) {
-  const cudaError_t error = InitialiseDriver(driver);
+  const cudaError_t error = InitializeDriver(driver);
   if (error != cudaSuccess) return error;
   CUcontext current = nullptr;
   const CUresult result = (*driver)->CtxGetCurrent(&current);

@@ -12,9 +12,9 @@ namespace simcuda {
 // Opens and initializes the driver once. Returns cudaErrorInsufficientDriver if there is none,
 // cudaErrorNoDevice if it has no device, cudaErrorInitializationError in a child that was forked after
 // initialization. Thread-safe.
-cudaError_t InitialiseDriver(const DriverTable** driver);
+cudaError_t InitializeDriver(const DriverTable** driver);
 
-// Like InitialiseDriver, and makes the primary context of this thread's device current if the thread has no
+// Like InitializeDriver, and makes the primary context of this thread's device current if the thread has no
 // context.
 cudaError_t EnsureContext(const DriverTable** driver);
 
@@ -33,7 +33,7 @@ int ThreadDevice();
 template <typename Call>
 cudaError_t WithDriver(Call&& call) {
   const DriverTable* driver = nullptr;
-  const cudaError_t error = InitialiseDriver(&driver);
+  const cudaError_t error = InitializeDriver(&driver);
   return Record(error != cudaSuccess ? error : ToRuntimeError(call(*driver)));
 }
 

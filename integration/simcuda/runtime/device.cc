@@ -1,4 +1,4 @@
-// Devices: count, properties, choice of the current one, synchronisation, peers, versions. Contexts themselves
+// Devices: count, properties, choice of the current one, synchronization, peers, versions. Contexts themselves
 // are context.h's; the operator library, opened at the first successful count, is operator_library.h's.
 #include <cstring>
 #include <type_traits>

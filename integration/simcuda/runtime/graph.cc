@@ -1,5 +1,5 @@
-// Stream capture, graphs and user objects: handed to the driver as they are. What the driver does not implement
-// comes back as cudaErrorNotSupported; a stream that never captured answers that it is not capturing.
+// Stream capture, graphs and user objects: handed to the driver as they are. A function that the driver lacks
+// returns cudaErrorNotSupported; a stream that never captured answers that it is not capturing.
 #include "integration/simcuda/runtime/context.h"
 
 using simcuda::DriverTable;

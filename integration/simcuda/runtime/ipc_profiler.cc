@@ -53,7 +53,7 @@ cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* event, cudaIpcEventHandle_t hand
   });
 }
 
-// Without a profiler there is nobody to tell, which is no error.
+// A missing profiler is no error.
 cudaError_t cudaProfilerStart() {
   return WithContext([](const DriverTable& driver) { return WithoutProfiler(driver.ProfilerStart()); });
 }

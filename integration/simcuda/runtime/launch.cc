@@ -64,7 +64,7 @@ int Attribute(const DriverTable& driver, CUdevice device, CUdevice_attribute att
   return value;
 }
 
-// What a plain kernel of this device would report: no static shared or local memory, 32 registers.
+// Fills in the attributes of a plain kernel of this device: no static shared or local memory, 32 registers.
 void FillPlainAttributes(const DriverTable& driver, CUdevice device, cudaFuncAttributes* attributes) {
   *attributes = cudaFuncAttributes{};
   const int version = 10 * Attribute(driver, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
@@ -126,7 +126,7 @@ cudaError_t cudaGetKernel(cudaKernel_t* kernel, const void* host_function) {
 cudaError_t cudaGetFuncBySymbol(cudaFunction_t* function, const void* host_function) {
   if (function == nullptr) return Record(cudaErrorInvalidValue);
   return WithContext([&](const DriverTable& driver) {
-    // What the runtime launches is a kernel of the driver; a cudaFunction_t is a function, of the current context.
+    // The runtime launches a kernel of the driver; a cudaFunction_t is a function, of the current context.
     const CUfunction kernel = Resolve(driver, host_function);
     if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
     return simcuda::ToRuntimeError(driver.KernelGetFunction(function, reinterpret_cast<CUkernel>(kernel)));

@@ -72,7 +72,7 @@ cudaError_t cudaMalloc(void** device_pointer, size_t size) {
 }
 
 cudaError_t cudaFree(void* device_pointer) {
-  // cudaFree(nullptr) is the customary way to initialise a context.
+  // cudaFree(nullptr) is the customary way to initialize a context.
   return WithContext([&](const DriverTable& driver) {
     return device_pointer == nullptr ? CUDA_SUCCESS : driver.MemFree(AddressOf(device_pointer));
   });

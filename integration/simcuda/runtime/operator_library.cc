@@ -59,7 +59,7 @@ std::string OwnDirectory() {
   return DirectoryOf(info.dli_fname);
 }
 
-void Say(const std::string& text) {
+void PrintLine(const std::string& text) {
   std::fprintf(stderr, "simcuda: PyTorch's operators for cuda are not available: %s\n", text.c_str());
 }
 
@@ -74,10 +74,10 @@ std::string MinorOf(const std::string& version) {
 void OpenOperatorLibrary(const std::string& torch_library) {
   const std::string running = TorchVersion(torch_library);
   const std::string minor = MinorOf(running);
-  if (minor.empty()) return Say("no version of PyTorch in version.py beside " + torch_library);
+  if (minor.empty()) return PrintLine("no version of PyTorch in version.py beside " + torch_library);
   const std::string path = OwnDirectory() + "/libsimcuda_torch_" + minor + ".so";
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return Say(dlerror());
+  if (library == nullptr) return PrintLine(dlerror());
   using BuiltFor = const char* (*)();
   using Start = int (*)();
   const auto built_for = reinterpret_cast<BuiltFor>(dlsym(library, "simcuda_torch_built_for"));
@@ -87,10 +87,10 @@ void OpenOperatorLibrary(const std::string& torch_library) {
     // "2.11.0" and "2.11.0+cu130" are the same sources.
     const auto release = [](const std::string& version) { return version.substr(0, version.find('+')); };
     if (release(running) != release(expected)) {
-      return Say(path + " was built for PyTorch " + expected + ", this is " + running);
+      return PrintLine(path + " was built for PyTorch " + expected + ", this is " + running);
     }
   }
-  if (start != nullptr && start() != 0) Say(path + " did not start");
+  if (start != nullptr && start() != 0) PrintLine(path + " did not start");
 }
 
 }  // namespace

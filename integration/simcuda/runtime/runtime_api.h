@@ -19,7 +19,7 @@ cudaError_t cudaProfilerStart(void);
 cudaError_t cudaProfilerStop(void);
 
 // Called by the constructors of a library that nvcc has compiled, when it is opened (kernel_registry.cc). A
-// fat binary's handle is a pointer to our FatBinary; its device code is not looked at.
+// fat binary's handle is a pointer to our FatBinary; its device code is ignored.
 void** __cudaRegisterFatBinary(void* fat_binary);
 void __cudaRegisterFatBinaryEnd(void** handle);
 void __cudaUnregisterFatBinary(void** handle);

@@ -80,7 +80,8 @@ std::optional<CallSeed> SeedFor(const OpFacts& facts, const c10::Stack& stack, c
   return DrawSeed(generator, device);
 }
 
-// What an op did to the arguments that it wrote, compared with the CUDA tensors as they were.
+// Finds the changes that an op made to the arguments that it wrote, compared with the CUDA tensors as they
+// were.
 std::vector<ArgumentChange> FindChanges(const std::vector<at::Tensor>& written,
                                         const std::vector<at::Tensor>& aliases) {
   std::vector<ArgumentChange> changes;
@@ -140,7 +141,7 @@ void CarryBack(const std::vector<ArgumentChange>& changes, const std::vector<at:
   }
 }
 
-// Whether those who watch PyTorch's synchronisations are told: of waits that the CUDA kernel has as well.
+// Whether PyTorch's observers of synchronizations are called: for waits that the CUDA kernel has as well.
 enum class Watched : uint8_t { kNo, kYes };
 
 void Wait(Watched watched, c10::cuda::CUDAStream stream) {

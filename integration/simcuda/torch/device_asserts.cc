@@ -45,7 +45,7 @@ class Arguments {
   c10::Stack& stack_;
 };
 
-// Rows that an expand() repeats are looked at once.
+// Rows that an expand() repeats are checked once.
 at::Tensor WithoutRepeats(at::Tensor tensor) {
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
     if (tensor.stride(dim) == 0 && tensor.size(dim) > 1) tensor = tensor.narrow(dim, 0, 1);
@@ -124,7 +124,7 @@ Broken IndexList(const c10::OperatorHandle& op, c10::Stack* stack) {
   const bool on_the_host = RaisesOnTheHost(op, *stack);
   const Arguments arguments(op, stack);
   if (arguments.Has("unsafe") && arguments.At("unsafe").toBool())
-    return std::nullopt;  // nobody looks, there neither
+    return std::nullopt;  // not checked on a GPU either
   const at::Tensor self = arguments.Tensor("self");
   c10::List<std::optional<at::Tensor>> indices = arguments.At("indices").toOptionalTensorList().copy();
   Broken broken;
@@ -158,7 +158,7 @@ Broken IndexOfRow(const c10::OperatorHandle& op, c10::Stack* stack) {
   return broken;
 }
 
-// embedding_bag: the bags lie one behind the other. Newer kernels also look at the indices.
+// embedding_bag: the bags lie one behind the other. Newer kernels also check the indices.
 Broken Bags(const c10::OperatorHandle& op, c10::Stack* stack) {
   const Arguments arguments(op, stack);
   const at::Tensor indices = arguments.Tensor("indices");
@@ -244,7 +244,7 @@ Broken Weights(const c10::OperatorHandle& op, c10::Stack* stack) {
 Broken Chances(const c10::OperatorHandle& op, c10::Stack* stack) {
   const Arguments arguments(op, stack);
   const char* name = arguments.Has("p") ? "p" : "self";
-  if (!arguments.At(name).isTensor()) return std::nullopt;  // a number is looked at on the host
+  if (!arguments.At(name).isTensor()) return std::nullopt;  // a number is checked on the host
   Broken broken = CheckNumbers(arguments.Tensor(name), "p", "0 <= p && p <= 1", &IsProbability);
   if (broken) arguments.Fill(name, 0);
   return broken;
@@ -307,7 +307,7 @@ struct Row {
   int first_minor = 0;  // of PyTorch 2 whose kernel asserts it
 };
 
-// By the op's name without overload and without the underscore of an in-place form.
+// The rows by the op's name, without overload and without the underscore of an in-place form.
 const std::unordered_map<std::string_view, Row>& Rows() {
   static const auto* rows = new std::unordered_map<std::string_view, Row>{
       {"aten::index", {&IndexList}},

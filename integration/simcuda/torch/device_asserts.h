@@ -31,7 +31,7 @@ using DeviceAssert = std::optional<BrokenAssert> (*)(const c10::OperatorHandle& 
 // Returns the assertions of the op's CUDA kernel, or null if it has none that depends on values.
 DeviceAssert FindDeviceAssert(const c10::OperatorHandle& op);
 
-// Returns whether PyTorch's CUDA code itself looks at the values, waits for them and raises on the host:
+// Returns whether PyTorch's CUDA code itself reads the values, waits for them and raises on the host:
 // index_put_ that adds up or has to be deterministic.
 bool RaisesOnTheHost(const c10::OperatorHandle& op, const c10::Stack& stack);
 

@@ -14,8 +14,8 @@ namespace {
 
 constexpr int kOperands = 3;
 
-// What of TensorListMetadata are numbers, for lists of three (ATen/native/cuda/MultiTensorApply.cuh of PyTorch 2.11, which
-// only nvcc compiles).
+// The numbers in TensorListMetadata, for lists of three (ATen/native/cuda/MultiTensorApply.cuh of PyTorch
+// 2.11, which only nvcc compiles).
 constexpr int kMaxTensors = 48;
 constexpr int kMaxBlocks = 320;
 constexpr int64_t kChunkElements = 65536;

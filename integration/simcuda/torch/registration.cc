@@ -72,7 +72,8 @@ void RegisterAll() {
   }
 }
 
-// What only a GPU's libraries can do, so that PyTorch takes the forms that are made of other ops.
+// Turns off the forms that only a GPU's libraries have, so that PyTorch takes those that are made of other
+// ops.
 void TurnOffLibraries() {
   at::Context& context = at::globalContext();
   context.setUserEnabledCuDNN(false);
@@ -96,7 +97,7 @@ void FinishQueuedWork() {
   }).join();
 }
 
-int Initialise() {
+int Initialize() {
   std::string reason;
   if (!OpenDriver(&reason)) {
     std::fprintf(stderr, "simcuda: PyTorch's operators are not replaced: %s\n", reason.c_str());
@@ -118,6 +119,6 @@ const char* simcuda_torch_built_for() { return SPILLWAY_TORCH_VERSION; }
 int simcuda_torch_start() {
   static std::once_flag once;
   static int result = -1;
-  std::call_once(once, [] { result = simcuda::ops::Initialise(); });
+  std::call_once(once, [] { result = simcuda::ops::Initialize(); });
   return result;
 }

@@ -44,7 +44,7 @@ TEST_F(AddressMapTest, FindsBlocksByAnyByte) {
   EXPECT_FALSE(map_->Find(At(3)).valid());
 }
 
-TEST_F(AddressMapTest, GuardChunkCountsForBothNeighbours) {
+TEST_F(AddressMapTest, GuardChunkCountsForBothNeighbors) {
   map_->Assign(At(2), 2 * kChunk, BlockId(0, 1));
   map_->Assign(At(5), 1 * kChunk, BlockId(0, 2));
   AccessSet set;

@@ -15,7 +15,7 @@ TEST(VaSpaceTest, LeavesOneChunkBeforeAndBehindEachBlock) {
   space.CheckInvariants();
 }
 
-TEST(VaSpaceTest, TakesTheLowestRangeThatFitsAndJoinsNeighbours) {
+TEST(VaSpaceTest, TakesTheLowestRangeThatFitsAndJoinsNeighbors) {
   VaSpace space(0x1000000, 12 * 0x100, 0x100);
   const uint64_t a = space.Allocate(1).value();
   const uint64_t b = space.Allocate(2).value();

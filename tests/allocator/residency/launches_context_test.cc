@@ -8,7 +8,7 @@ namespace spillway::allocator {
 namespace {
 
 std::atomic<CUresult> capture_answer{CUDA_SUCCESS};
-CUresult UntoldCapture(CUstream stream, CUstreamCaptureStatus* status) {
+CUresult FailingCapture(CUstream stream, CUstreamCaptureStatus* status) {
   if (capture_answer.load() != CUDA_SUCCESS) return capture_answer.load();
   return CoreDevice::Driver()->cuStreamIsCapturing(stream, status);
 }
@@ -16,7 +16,7 @@ CUresult UntoldCapture(CUstream stream, CUstreamCaptureStatus* status) {
 // What it launches may go into a graph, which is launched again without us.
 TEST(LaunchesContextTest, OnAStreamOfWhichTheDriverDoesNotTellTheBlocksStay) {
   CudaDriver driver = *CoreDevice::Driver();
-  driver.cuStreamIsCapturing = &UntoldCapture;
+  driver.cuStreamIsCapturing = &FailingCapture;
   CoreSetup setup;
   setup.driver = &driver;
   CoreDevice device(setup);
@@ -62,23 +62,23 @@ TEST(LaunchesContextTest, NothingIsLaunchedInAnotherContextThanItsOwn) {
   EXPECT_FALSE(called);
 }
 
-std::atomic<bool> context_untold{false};
-CUresult UntoldContext(CUcontext* context) {
-  if (context_untold.load()) return CUDA_ERROR_UNKNOWN;
+std::atomic<bool> context_fails{false};
+CUresult FailingContext(CUcontext* context) {
+  if (context_fails.load()) return CUDA_ERROR_UNKNOWN;
   return CoreDevice::Driver()->cuCtxGetCurrent(context);
 }
 
 TEST(LaunchesContextTest, AUseOnADefaultStreamThatIsNotKnownIsRefused) {
   CudaDriver driver = *CoreDevice::Driver();
-  driver.cuCtxGetCurrent = &UntoldContext;
+  driver.cuCtxGetCurrent = &FailingContext;
   CoreSetup setup;
   setup.driver = &driver;
   CoreDevice device(setup);
   const CUdeviceptr block = Filled(device, 5);
-  context_untold.store(true);
+  context_fails.store(true);
   EXPECT_FALSE(device->RecordStream(block, nullptr).ok());
   EXPECT_TRUE(device->RecordStream(block, device.NewStream()).ok()) << "its handle tells";
-  context_untold.store(false);
+  context_fails.store(false);
   EXPECT_TRUE(device->RecordStream(block, nullptr).ok());
 }
 

@@ -38,7 +38,7 @@ TEST(FreeBuffersTest, TheSmallestRunThatSufficesElseTheLargest) {
   EXPECT_EQ(Take(&free, 1), Numbers{});
 }
 
-TEST(FreeBuffersTest, WhatComesBackJoinsItsNeighbours) {
+TEST(FreeBuffersTest, WhatComesBackJoinsItsNeighbors) {
   FreeBuffers free(kBytes);
   free.Give(At(0), 8);
   EXPECT_EQ(Take(&free, 8).size(), 8u);

@@ -79,7 +79,7 @@ class DescribeTest(unittest.TestCase):
         for wrong in (["csh"], []):
             done = subprocess.run([PROGRAM, "describe", *wrong], capture_output=True, text=True, timeout=100)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("accepted: bash, zsh, fish, man or settings", subprocess.run([PROGRAM, "describe", "csh"], capture_output=True, text=True).stderr)
+        self.assertIn("expected: bash, zsh, fish, man or settings", subprocess.run([PROGRAM, "describe", "csh"], capture_output=True, text=True).stderr)
 
 
 if __name__ == "__main__":

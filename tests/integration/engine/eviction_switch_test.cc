@@ -43,12 +43,12 @@ TEST_F(EvictionSwitchTest, BlocksMayLeaveWhileEachCallIsSeen) {
 
 TEST_F(EvictionSwitchTest, WhatGoesUnseenIsNamed) {
   const EvictionSwitch lacking = Make("cuLaunchKernel, cuMemcpyAsync");
-  EXPECT_THAT(WordsOf(lacking.Followable()), HasSubstr("calls of cuLaunchKernel, cuMemcpyAsync cannot"));
+  EXPECT_THAT(WordsOf(lacking.Followable()), HasSubstr("calls to cuLaunchKernel, cuMemcpyAsync cannot"));
   EXPECT_FALSE(lacking.MayEvict());
 
   const EvictionSwitch evictions = Make();
   g_unwrapped = "cuLaunchKernel_v9";
-  EXPECT_THAT(WordsOf(evictions.Followable()), HasSubstr("calls of cuLaunchKernel_v9 cannot"));
+  EXPECT_THAT(WordsOf(evictions.Followable()), HasSubstr("calls to cuLaunchKernel_v9 cannot"));
   EXPECT_FALSE(evictions.MayEvict());
   shim_.flags = SPILLWAY_SHIM_DRIVER_ALREADY_LOADED;
   EXPECT_THAT(WordsOf(evictions.Followable()), HasSubstr("a driver that was loaded before"));

@@ -186,7 +186,7 @@ TEST_F(JobSocketTest, AFolderThatOthersMayEnterIsRefused) {
   std::filesystem::create_directory(folder_);
   ASSERT_EQ(chmod(folder_.c_str(), 0755), 0);
   EXPECT_THAT(std::string(JobSocket::Open(folder_).status().message()),
-              HasSubstr("it is no folder of this user alone"));
+              HasSubstr("it is not a folder of this user alone"));
   std::filesystem::remove(folder_);
   std::filesystem::create_directory(above_ + "/elsewhere");
   std::filesystem::create_symlink(above_ + "/elsewhere", folder_);

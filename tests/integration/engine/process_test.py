@@ -116,15 +116,15 @@ class ProcessTest(unittest.TestCase):
         code = "import torch; torch.ones(8, device='cuda'); print('went on')"
         done = self.run_job(code, SPILLWAY_POLICY="fifo")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("spillway: SPILLWAY_POLICY=fifo is not accepted; accepted: plan or lru\n", done.stderr)
+        self.assertIn("spillway: SPILLWAY_POLICY=fifo is invalid; expected: plan or lru\n", done.stderr)
         done = self.run_job(code, SPILLWAY_DIRS="/no/such/folder")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("SPILLWAY_DIRS=/no/such/folder is not accepted; accepted: writable directories on a disk", done.stderr)
+        self.assertIn("SPILLWAY_DIRS=/no/such/folder is invalid; expected: writable directories on a disk", done.stderr)
         done = self.run_job(
             code, SPILLWAY_HOST_MEMORY=None, PYTORCH_CUDA_ALLOC_CONF="backend:spillway,host_memory:lots"
         )
         self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("host_memory in PYTORCH_CUDA_ALLOC_CONF=lots is not accepted", done.stderr)
+        self.assertIn("host_memory in PYTORCH_CUDA_ALLOC_CONF=lots is invalid", done.stderr)
 
     def test_a_default_directory_that_cannot_be_written_is_done_without(self):
         code = """

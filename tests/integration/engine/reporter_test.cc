@@ -74,7 +74,7 @@ TEST_F(ReporterTest, AFileThatTakesLongIsWaitedForUntilTheDeadline) {
   reporter.Finish(std::chrono::steady_clock::now() + tests::kPatience);
   finished.store(true);
   EXPECT_TRUE(written.load());
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::Not(HasSubstr("cut off")));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::Not(HasSubstr("interrupted")));
 }
 
 // What is left to itself must live on: nothing of it is freed.
@@ -98,7 +98,7 @@ TEST_F(ReporterTest, AWritingThatIsCutOffIsReported) {
   left.reporter = std::make_unique<Reporter>(options, [] { return TwoDevices(); });
   left.reporter->Finish();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("spillway: the end of the process has cut off the last writing of figures: "));
+              HasSubstr("spillway: the end of the process has interrupted the last write of metrics: "));
   left.reached.wait(false);  // where the machine was busy it goes on after Finish
   EXPECT_EQ(nlohmann::json::parse(Text(options.metrics_file))["spilled_bytes"], 600)
       << "small files come first";
@@ -125,7 +125,7 @@ TEST_F(ReporterTest, WritesNowAndThen) {
 TEST_F(ReporterTest, WritesForTheFirstTimeSoon) {
   Reporter::Options options = Patient();
   options.first = std::chrono::milliseconds(1);
-  options.look = std::chrono::milliseconds(1);
+  options.sample_every = std::chrono::milliseconds(1);
   std::atomic<int> written{0};
   options.writers.push_back([&written](const Metrics&, bool ended) { written += ended ? 0 : 1; });
   std::atomic<int> collected{0};
@@ -143,7 +143,7 @@ TEST_F(ReporterTest, WritesForTheFirstTimeSoon) {
 TEST_F(ReporterTest, TheEndOfTheProcessMakesNoIterationLonger) {
   const std::thread::id job = std::this_thread::get_id();
   Reporter::Options options = Patient();
-  options.look = options.every = options.first = std::chrono::hours(1);
+  options.sample_every = options.every = options.first = std::chrono::hours(1);
   std::atomic<bool> started{false}, ended{false};
   int iterations = 0;
   double seconds_at_end = 0;

@@ -63,7 +63,7 @@ class RequireTest(unittest.TestCase):
         self.assertFalse([line for line in ours if "REQUIRE" in line], ours)
 
     def test_no_library_for_this_pytorch(self):
-        reason = r"PyTorch is left as it is: this Spillway serves PyTorch \(none\), and 2\.\d+ is installed; one that is built "
+        reason = r"PyTorch is left as it is: this Spillway supports PyTorch \(none\), and 2\.\d+ is installed; build Spillway "
         out, ours = self.run_job(FIRST, self.folder / "libspillway.so")
         self.assertEqual(out[-1], f"native {float(1 << 20)}")
         self.assertRegex(ours[0], reason)
@@ -89,7 +89,7 @@ class RequireTest(unittest.TestCase):
     def test_a_wrong_value_is_refused(self):
         out, ours = self.run_job(FIRST, BUILD / "lib" / "libspillway.so", status=2, SPILLWAY_REQUIRE="yes")
         self.assertEqual(out, ["imported"])
-        self.assertEqual(ours, ["spillway: SPILLWAY_REQUIRE=yes is not accepted; accepted: on, off, 1 or 0"])
+        self.assertEqual(ours, ["spillway: SPILLWAY_REQUIRE=yes is invalid; expected: on, off, 1 or 0"])
 
     def test_a_device_that_cannot_be_served_is_raised_at_its_first_block(self):
         """No address space is to be had; small blocks, which are PyTorch's, go on."""

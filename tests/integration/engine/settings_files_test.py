@@ -52,10 +52,10 @@ class SettingsFilesTest(unittest.TestCase):
 
     def test_wrong_files_are_refused_in_the_same_words_everywhere(self):
         cases = {
-            "host_memory=lots\n": f"{self.file}:1: host_memory=lots is not accepted; accepted: ",
-            "\nSPILLWAY_DIRS=/nope\n": f"{self.file}:2: dirs=/nope is not accepted; accepted: ",
-            "gpu_memory=2GiB\n": f"{self.file}:1: gpu_memory=2GiB is not accepted; accepted: at most 256.00 MiB",
-            "gpu_memory\n": f"{self.file}:1: a line has the form NAME=VALUE",
+            "host_memory=lots\n": f"{self.file}:1: host_memory=lots is invalid; expected: ",
+            "\nSPILLWAY_DIRS=/nope\n": f"{self.file}:2: dirs=/nope is invalid; expected: ",
+            "gpu_memory=2GiB\n": f"{self.file}:1: gpu_memory=2GiB is invalid; expected: at most 256.00 MiB",
+            "gpu_memory\n": f"{self.file}:1: expected NAME=VALUE",
         }
         for text, words in cases.items():
             self.file.write_text(text, encoding="utf-8")
@@ -69,7 +69,7 @@ class SettingsFilesTest(unittest.TestCase):
         self.file.write_text("policy=fifo\n", encoding="utf-8")
         done = run([PROGRAM, "describe", "settings"], SPILLWAY_CONF=str(self.file))
         self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn(f"{self.file}:1: policy=fifo is not accepted; accepted: plan or lru", done.stderr)
+        self.assertIn(f"{self.file}:1: policy=fifo is invalid; expected: plan or lru", done.stderr)
 
     def test_an_option_and_a_variable_win_over_a_file(self):
         self.file.write_text("policy=fifo\n", encoding="utf-8")
@@ -117,7 +117,7 @@ class SettingsFilesTest(unittest.TestCase):
         self.assertEqual((origins["gpu_memory"]["value"], origins["gpu_memory"]["limit"]), (None, "50%"))
         self.assertEqual(origins["gpu_memory"]["limit_source"], "/etc/spillway.conf:3: gpu_memory")
         done = run([PROGRAM, "doctor", "--installation"], etc)
-        self.assertIn("Settings, and who says so\n  gpu_memory at most 50% by /etc/spillway.conf:3: gpu_memory\n", done.stdout)
+        self.assertIn("Settings and their sources\n  gpu_memory at most 50% by /etc/spillway.conf:3: gpu_memory\n", done.stdout)
 
     @unittest.skipUnless(PYTHON, "no PyTorch")
     def test_a_limit_of_the_gpu_holds_for_the_default_for_bytes_and_for_shares(self):

@@ -65,7 +65,7 @@ TEST_F(StartCheckTest, HostMemoryIsWithinTheMachine) {
   EXPECT_TRUE(Check().ok());
   values_["host_memory"] = "1TiB";
   EXPECT_EQ(Words(),
-            "SPILLWAY_HOST_MEMORY=1TiB is not accepted; accepted: at most 23.00 GiB, which this machine "
+            "SPILLWAY_HOST_MEMORY=1TiB is invalid; expected: at most 23.00 GiB, which this machine "
             "has, or a share such as 60%");
   values_["host_memory"] = "100%";
   EXPECT_TRUE(Check().ok());
@@ -122,9 +122,8 @@ TEST_F(StartCheckTest, TheBudgetIsWithinTheLargestDevice) {
   values_["gpu_memory"] = "80GiB";
   EXPECT_TRUE(Check().ok());
   values_["gpu_memory"] = "81GiB";
-  EXPECT_THAT(Words(),
-              HasSubstr("SPILLWAY_GPU_MEMORY=81GiB is not accepted; accepted: at most 80.00 GiB, which "
-                        "GPU 0 has"));
+  EXPECT_THAT(Words(), HasSubstr("SPILLWAY_GPU_MEMORY=81GiB is invalid; expected: at most 80.00 GiB, which "
+                                 "GPU 0 has"));
   values_["spillway"] = "observe";  // a budget to report about, which nothing is held to
   EXPECT_TRUE(Check().ok());
   values_.erase("spillway");
@@ -137,7 +136,7 @@ TEST_F(StartCheckTest, ADirectoryThatWasNamedMustWork) {
   EXPECT_TRUE(Check().ok()) << "the default directory is done without";
   values_["dirs"] = "/x";
   EXPECT_EQ(Words(),
-            "SPILLWAY_DIRS=/x is not accepted; accepted: writable directories on a disk, or none (it is "
+            "SPILLWAY_DIRS=/x is invalid; expected: writable directories on a disk, or none (it is "
             "not writable)");
 }
 
@@ -145,7 +144,7 @@ TEST_F(StartCheckTest, AReserveMustLeaveSpace) {
   facts_.directories = {{"/nvme0", "", 90 * kGiB, 100 * kGiB, true}};
   values_ = {{"dirs", "/nvme0"}, {"disk_reserve", "10TiB"}};
   EXPECT_EQ(Words(),
-            "SPILLWAY_DISK_RESERVE=10TiB is not accepted; accepted: less than what is free in one of the "
+            "SPILLWAY_DISK_RESERVE=10TiB is invalid; expected: less than the free space of one of the "
             "spill directories; /nvme0 has 90.00 GiB free of 100.00 GiB, and the reserve is 10.00 TiB");
   EXPECT_TRUE(absl::IsInvalidArgument(Check()));
   values_["disk_reserve"] = "95GiB";
@@ -165,9 +164,8 @@ TEST_F(StartCheckTest, OneDirectoryWithSpaceIsEnough) {
   EXPECT_TRUE(Check().ok());
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr("/a has 1.00 GiB free")));
   facts_.directories.pop_back();
-  EXPECT_THAT(Words(),
-              HasSubstr("SPILLWAY_DIRS=/a,/b is not accepted; accepted: directories with more free space "
-                        "than the reserve (SPILLWAY_DISK_RESERVE); /a has 1.00 GiB free"));
+  EXPECT_THAT(Words(), HasSubstr("SPILLWAY_DIRS=/a,/b is invalid; expected: directories with more free space "
+                                 "than the reserve (SPILLWAY_DISK_RESERVE); /a has 1.00 GiB free"));
 }
 
 TEST_F(StartCheckTest, TheDefaultDirectoryWithoutSpaceCostsALine) {
@@ -180,7 +178,7 @@ TEST_F(StartCheckTest, AFileThatCannotBeUsedIsRefused) {
   values_["metrics"] = "/nope/m.json";
   facts_.files = {{"metrics", "the path of a file that can be written (/nope: no)"}};
   EXPECT_EQ(Words(),
-            "SPILLWAY_METRICS=/nope/m.json is not accepted; accepted: the path of a file that can be "
+            "SPILLWAY_METRICS=/nope/m.json is invalid; expected: the path of a file that can be "
             "written (/nope: no)");
 }
 
@@ -231,7 +229,7 @@ TEST_F(InspectMachineTest, FilesAreTriedAndNothingIsLeft) {
     EXPECT_TRUE(std::filesystem::is_empty(folder_));
     EXPECT_THAT(Problem(setting, folder_ + "/missing/x"), HasSubstr("No such file or directory"));
     EXPECT_THAT(Problem(setting, folder_), HasSubstr("is a directory"));
-    EXPECT_THAT(Problem(setting, "/dev/null"), HasSubstr("is no regular file"));
+    EXPECT_THAT(Problem(setting, "/dev/null"), HasSubstr("is not a regular file"));
     EXPECT_NE(Problem(setting, "/proc/x.json"), "");
     values_.erase(setting);
   }
@@ -268,25 +266,24 @@ TEST_F(StartCheckTest, EncryptionNeedsOpenSsl) {
   EXPECT_TRUE(Check().ok());
   facts_.no_cipher = "libcrypto.so.3: cannot open shared object file";
   EXPECT_EQ(Words(),
-            "SPILLWAY_ENCRYPT=on is not accepted; accepted: on where OpenSSL 3 can be opened, and its key "
+            "SPILLWAY_ENCRYPT=on is invalid; expected: on only where OpenSSL 3 can be loaded and its key "
             "locked in "
             "memory (libcrypto.so.3: cannot open shared object file)");
 }
 
 TEST(CheckGivenSettingsTest, NamesWhatIsWrongAsTheCallerCallsIt) {
   EXPECT_EQ(MessageFor({}), "");
-  EXPECT_THAT(MessageFor({{"policy", "fifo"}}),
-              HasSubstr("--policy=fifo is not accepted; accepted: plan or lru"));
+  EXPECT_THAT(MessageFor({{"policy", "fifo"}}), HasSubstr("--policy=fifo is invalid; expected: plan or lru"));
   EXPECT_THAT(MessageFor({{"gpu_memory", "2GiB"}}),
-              HasSubstr("--gpu_memory=2GiB is not accepted; accepted: at most "
+              HasSubstr("--gpu_memory=2GiB is invalid; expected: at most "
                         "1.00 GiB"));
-  EXPECT_THAT(MessageFor({{"dirs", "/nope"}}), HasSubstr("--dirs=/nope is not accepted"));
+  EXPECT_THAT(MessageFor({{"dirs", "/nope"}}), HasSubstr("--dirs=/nope is invalid"));
   EXPECT_EQ(MessageFor({{"spillway", "off"}, {"dirs", "/nope"}}), "") << "off is as if it were not there";
 }
 
 TEST(CheckGivenSettingsTest, ReadsTheEnvironmentForTheRest) {
   ::setenv("SPILLWAY_POLICY", "fifo", 1);
-  EXPECT_THAT(MessageFor({}), HasSubstr("SPILLWAY_POLICY=fifo is not accepted"));
+  EXPECT_THAT(MessageFor({}), HasSubstr("SPILLWAY_POLICY=fifo is invalid"));
   EXPECT_EQ(MessageFor({{"policy", "lru"}}), "") << "what is given wins";
   ::setenv("SPILLWAY_POLICY", "", 1);
   EXPECT_EQ(MessageFor({}), "");
@@ -299,10 +296,10 @@ TEST(CheckGivenSettingsTest, ReadsTheUsersFileForTheRest) {
   const char* const before = ::getenv("SPILLWAY_CONF");
   const std::string kept = before == nullptr ? "" : before;
   ::setenv("SPILLWAY_CONF", path.c_str(), 1);
-  EXPECT_THAT(MessageFor({}), HasSubstr(path + ":1: policy=fifo is not accepted; accepted: plan or lru"));
+  EXPECT_THAT(MessageFor({}), HasSubstr(path + ":1: policy=fifo is invalid; expected: plan or lru"));
   EXPECT_EQ(MessageFor({{"policy", "lru"}}), "") << "what is given wins";
   std::ofstream(path) << "policy\n";
-  EXPECT_THAT(MessageFor({}), HasSubstr(path + ":1: a line has the form NAME=VALUE"));
+  EXPECT_THAT(MessageFor({}), HasSubstr(path + ":1: expected NAME=VALUE"));
   EXPECT_EQ(MessageFor({{"spillway", "off"}}), "");
   ::setenv("SPILLWAY_CONF", kept.c_str(), 1);
   std::filesystem::remove(path);

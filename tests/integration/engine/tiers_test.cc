@@ -91,7 +91,7 @@ TEST_F(TiersTest, KernelsReachHostMemoryWhereATrialWorks) {
     EXPECT_FALSE(tiers.host()->reachable());
     End(&tiers);
   }
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("kernels reach no host memory here: "));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("kernels cannot use host memory here: "));
   settings_.reach = ReachHost::kOff;
   Tiers tiers = Make();
   ASSERT_EQ(Start(&tiers), absl::OkStatus());
@@ -131,7 +131,7 @@ TEST_F(TiersTest, ADriverThatTakesNoHintIsReported) {
   const std::string said = testing::internal::GetCapturedStderr();
   ASSERT_EQ(started, absl::OkStatus());
   EXPECT_THAT(said,
-              HasSubstr("and takes no other place: numbers that kernels get may be taken for addresses"));
+              HasSubstr("and accepts no other place: numbers passed to kernels may be taken for addresses"));
   End(&tiers);
 }
 

@@ -149,11 +149,11 @@ class WrongInputsTest(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         done = run(JOB, SPILLWAY_LOG="off", SPILLWAY_POLICY="fifo")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("SPILLWAY_POLICY=fifo is not accepted", done.stderr)
+        self.assertIn("SPILLWAY_POLICY=fifo is invalid", done.stderr)
 
     def test_a_rank_is_named_where_there_are_several(self):
         done = run(JOB, LOCAL_RANK="3", LOCAL_WORLD_SIZE="8", SPILLWAY_DIRS="/dev/shm")
-        self.assertRegex(done.stderr, r"^spillway: rank 3, pid \d+: SPILLWAY_DIRS=/dev/shm is not accepted")
+        self.assertRegex(done.stderr, r"^spillway: rank 3, pid \d+: SPILLWAY_DIRS=/dev/shm is invalid")
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ TEST(DenyListTest, RefusesBadLinesWithPlaceAndWhatIsAccepted) {
         "name lib.so action=writer x"}) {
     const std::string error = ErrorOf(std::string("good\n# c\n") + bad + "\n");
     EXPECT_EQ(error.rfind("list:3: ", 0), 0u) << error;
-    EXPECT_NE(error.find("accepted: "), std::string::npos) << error;
+    EXPECT_NE(error.find("expected: "), std::string::npos) << error;
   }
   EXPECT_LT(ErrorOf(std::string(100'000, 'x') + "/y").size(), 500u);
   EXPECT_EQ(ErrorOf(""), "");

@@ -72,7 +72,7 @@ class EscapedMemoryTest : public testing::Test {
     simcuda_.set("MODE", "strict");
   }
 
-  // The defaults, for a driver that is not initialised yet.
+  // The defaults, for a driver that is not initialized yet.
   static allocator::CoreSetup ClosedToTheHost() {
     setenv("SIMCUDA_PROTECTION_KEYS", "try", 1);
     return {};

@@ -54,7 +54,7 @@ TEST_F(FullDeviceTest, ALineNamesAKernelWhoseParametersAreNotAnswered) {
     driver().results["cuFuncGetParamInfo"] = {CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_NOT_SUPPORTED};
     std::_Exit(Launch(2, Stream(1)));
   };
-  EXPECT_EXIT(launch(), ::testing::ExitedWithCode(0), "the driver does not tell the parameters of");
+  EXPECT_EXIT(launch(), ::testing::ExitedWithCode(0), "the driver does not report the parameters of");
 }
 
 }  // namespace

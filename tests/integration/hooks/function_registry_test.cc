@@ -6,7 +6,7 @@
 #include <map>
 #include <thread>
 
-#include "tests/integration/hooks/made_up_handles.h"
+#include "tests/integration/hooks/synthetic_handles.h"
 
 namespace spillway::integration {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "integration/hooks/function_registry.h"
-#include "tests/integration/hooks/made_up_handles.h"
+#include "tests/integration/hooks/synthetic_handles.h"
 
 namespace spillway::integration {
 namespace {

@@ -15,10 +15,10 @@ TEST(LaunchAdviceTest, KnowsKernelsThatWorkOnLists) {
   const std::string apply =
       "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<TensorListMetadata<3>, ";
   EXPECT_THAT(LaunchAdvice(apply + "PointwiseOpScalarFunctor<float, 3, 3, 0>>", 108),
-              AllOf(HasSubstr("multi_tensor_apply_kernel"), HasSubstr(": foreach=False for the optimiser"),
+              AllOf(HasSubstr("multi_tensor_apply_kernel"), HasSubstr(": foreach=False for the optimizer"),
                     HasSubstr("smaller parameter groups"), Not(HasSubstr("fused"))));
   EXPECT_THAT(LaunchAdvice(apply + "FusedAdamMathFunctor<float, 4, ADAM_MODE>>", 40),
-              HasSubstr("fused=False with foreach=False for the optimiser"));
+              HasSubstr("fused=False with foreach=False for the optimizer"));
   EXPECT_THAT(LaunchAdvice(apply + "LpNormFunctor<float, NormType>>", 40),
               HasSubstr("foreach=False for clip_grad_norm_"));
   EXPECT_THAT(LaunchAdvice("aten::_foreach_addcdiv_.ScalarList", 6), HasSubstr(": foreach=False"));

@@ -7,7 +7,7 @@ import unittest
 from shim_case import STAGE, TORCH_PYTHON, ShimCase
 
 VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
-NOBODYS = f"in {VARIABLE} is a setting neither of Spillway's nor of PyTorch's; the nearest name is"
+NOBODYS = f"in {VARIABLE} is a setting of neither Spillway nor PyTorch; the nearest name is"
 # Text of the variable -> what is said of it; None: nothing.
 SLIPS = {
     "backend:spillway,host_memroy:20GiB": f"host_memroy {NOBODYS} host_memory",
@@ -17,13 +17,13 @@ SLIPS = {
     "expandable_segment:True,backend:spillway": f"expandable_segment {NOBODYS} expandable_segments",
     "backend:spillway,nonsense": f"nonsense {NOBODYS}",
     "gpu_memory:1GiB,nonsense": None,  # PyTorch's own to judge: our backend is not named
-    "dirs:/a,/b": f"dirs in {VARIABLE}: a list stands in brackets, as in dirs:[/a,/b]",
-    "backend:spillway,dirs:/a:2TiB,/b;/c,/d,policy:lru": f"a list stands in brackets, as in dirs:[/a:2TiB,/b;/c,/d]",
-    "io_model:read:1e9,write:1e9": "a list stands in brackets, as in io_model:[read:1e9,write:1e9]",
+    "dirs:/a,/b": f"dirs in {VARIABLE}: a list needs brackets, as in dirs:[/a,/b]",
+    "backend:spillway,dirs:/a:2TiB,/b;/c,/d,policy:lru": f"a list needs brackets, as in dirs:[/a:2TiB,/b;/c,/d]",
+    "io_model:read:1e9,write:1e9": "a list needs brackets, as in io_model:[read:1e9,write:1e9]",
     "dirs:[/a,/b],max_split_size_mb:64": None,
     "backend:spillway,dirs:/a,max_split_size_mb:64": None,
-    "backend:spilway,gpu_memory:1GiB": f"backend in {VARIABLE}=spilway is not accepted; accepted: spillway, native or",
-    "backend:Spillway": f"backend in {VARIABLE}=Spillway is not accepted",
+    "backend:spilway,gpu_memory:1GiB": f"backend in {VARIABLE}=spilway is invalid; expected: spillway, native or",
+    "backend:Spillway": f"backend in {VARIABLE}=Spillway is invalid",
     "backend:native,host_memroy:1GiB": None,
     "backend:cudaMallocAsync": None,
     "": None,

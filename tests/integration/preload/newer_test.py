@@ -79,7 +79,7 @@ class NewerTest(ShimCase):
         self.assertEqual(lines[-1], f"engine: newer calls {2 * STUBS}")
         self.assertEqual(
             done.stderr,
-            f"spillway: cuNumbered{STUBS} and perhaps others are newer than this version of Spillway: calls of them are not seen\n",
+            f"spillway: cuNumbered{STUBS} and perhaps others are newer than this version of Spillway: calls to them are not seen\n",
         )
         self.assertIn("engine: unwrapped cuLaunchKernel 99000", lines, "there the look-up counts")
 

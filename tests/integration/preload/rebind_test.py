@@ -21,7 +21,7 @@ class RebindTest(ShimCase):
 
     def test_an_initialised_driver_is_left_alone(self):
         lines, errors = self.rebind("initialised")
-        self.assertEqual(lines[:2], ["rebind=refused: the driver has been initialised", "data=4000"])
+        self.assertEqual(lines[:2], ["rebind=refused: the driver has been initialized", "data=4000"])
         self.assertIn("later=4000", lines)
         self.assertNotIn(OPENED, lines)
         self.assertEqual(errors, "")

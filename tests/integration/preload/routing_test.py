@@ -151,7 +151,7 @@ class RoutingTest(ShimCase):
     def test_named_driver_that_is_none_is_said(self):
         done = self.run_command([STAGE / "preload_probe", "open", "libcuda.so.1"], SPILLWAY_CUDA_DRIVER="/nowhere/x.so")
         self.assertIn(f"init={NO_DEVICE}", done.stdout)
-        words = "spillway: SPILLWAY_CUDA_DRIVER names /nowhere/x.so, which is no CUDA driver that can be opened"
+        words = "spillway: SPILLWAY_CUDA_DRIVER names /nowhere/x.so, which cannot be opened as a CUDA driver"
         self.assertEqual(done.stderr, words + "; CUDA finds no device (SPILLWAY_REQUIRE=1 ends the job instead)\n")
         done = self.run_command([STAGE / "preload_probe", "open", "libcuda.so.1"], SPILLWAY_CUDA_DRIVER="/nowhere/x.so",
                                 SPILLWAY_REQUIRE="1", status=2)  # fmt: skip

@@ -89,7 +89,7 @@ class SettingsFilesTest(ShimCase):
     def test_what_is_wrong_ends_the_process_when_it_uses_cuda(self):
         self.write("log=info\nhost_memroy=1GiB\n")
         _, said = self.lines("", status=2)
-        problem = f"{self.file}:2: host_memroy is no setting of Spillway's; the nearest name is host_memory"
+        problem = f"{self.file}:2: host_memroy is not a setting of Spillway; the nearest name is host_memory"
         self.assertEqual(said, f"spillway: {problem}\n")
         _, said = self.lines("", status=2, SPILLWAY_LOG="off")
         self.assertEqual(said, f"spillway: {problem}\n", "what ends the job is always said")
@@ -97,13 +97,13 @@ class SettingsFilesTest(ShimCase):
         self.assertEqual(said, "", "off is as if Spillway were not there")
         self.write("log=info\n", mode=0o666)
         _, said = self.lines("", status=2)
-        self.assertIn("others than its owner may write to it", said)
+        self.assertIn("users other than its owner may write to it", said)
         _, said = self.lines("", status=2, SPILLWAY_CONF="/nowhere/spillway.conf")
         self.assertIn("/nowhere/spillway.conf: it cannot be read", said)
 
     def test_a_wrong_file_of_the_system_ends_the_process(self):
         _, said = self.lines("", etc="policy\n", status=2)
-        self.assertEqual(said, "spillway: /etc/spillway.conf:1: a line has the form NAME=VALUE, as in host_memory=20GiB\n")
+        self.assertEqual(said, "spillway: /etc/spillway.conf:1: expected NAME=VALUE, as in host_memory=20GiB\n")
 
     def test_off_in_a_file_and_on_in_the_environment(self):
         self.write("SPILLWAY=off\n")

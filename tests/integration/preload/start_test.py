@@ -113,7 +113,7 @@ class StartTest(ShimCase):
         preload = (SHIM, PLUGINS / "libpreload_wsl.so")
         done = self.run_command([STAGE / "preload_probe", "open", "libcuda.so.1"], preload=preload)
         self.assertEqual(done.stdout.splitlines(), ["init=0", "launch=4000", "launch_ptsz=7000"])
-        self.assertRegex(done.stderr, r"\Aspillway: WSL is not served, [^\n]*\n\Z")
+        self.assertRegex(done.stderr, r"\Aspillway: WSL is not supported, [^\n]*\n\Z")
 
     def test_preloaded_by_a_relative_path_and_then_elsewhere(self):
         relative = os.path.join(".", SHIM.name)

@@ -140,7 +140,7 @@ class EnableTest(unittest.TestCase):
         lines = self.run_code(BEFORE)
         self.assertEqual(lines[:4], ["enabled True", "right True", "spilled True 96", "again True"])
         self.assertEqual(lines[4], "spillway.enable(gpu_memory='80MiB') contradicts SPILLWAY_GPU_MEMORY, which says '96MiB': "
-                                   "leave one of them out")  # fmt: skip
+                                   "remove one of them")  # fmt: skip
         self.assertIn("enable(log='info') comes too late", lines[5])
         self.assertEqual(lines[6:], ["enabled True", "spawned 96", "enabled True", "worker [96]"])
 
@@ -155,7 +155,7 @@ class EnableTest(unittest.TestCase):
 
     def test_wrong_arguments_change_nothing(self):
         lines = self.run_code(WRONG, device=False)
-        for line, words in zip(lines, ("spillway.enable() knows no setting gpu_memroy: did you mean gpu_memory?", "gpu_memory", "not <object", "dirs", "knows no setting gds",
+        for line, words in zip(lines, ("spillway.enable() has no setting gpu_memroy: did you mean gpu_memory?", "gpu_memory", "not <object", "dirs", "has no setting gds",
                                        "900", "contradicts SPILLWAY_LOG")):  # fmt: skip
             self.assertIn(words, line)
         self.assertEqual(lines[7:], ["loaded False", "left ['SPILLWAY_LIBRARY_DIR', 'SPILLWAY_LOG']", "True",
@@ -187,7 +187,7 @@ class EnableTest(unittest.TestCase):
             for name in ("libspillway.so", "libspillway_engine.so"):
                 Path(folder, name).symlink_to(Path(BUILD, "lib", name))
             lines = self.run_code(code, device=False, SPILLWAY_LIBRARY_DIR=folder)
-            self.assertRegex(lines[0], r"this Spillway serves PyTorch .*, and \d.* is installed")
+            self.assertRegex(lines[0], r"this Spillway supports PyTorch .*, and \d.* is installed")
             self.assertEqual(lines[1:], ["False False"])
             for library in Path(BUILD, "lib").glob("libspillway_torch_*.so"):
                 Path(folder, library.name).symlink_to(library)

@@ -101,7 +101,7 @@ print(json.dumps([[attempt(wrong) for wrong in ("lots", "20", "-1GiB", "200GiB",
 """)
         for kind, words in found[0]:
             self.assertEqual(kind, "ValueError")
-            self.assertRegex(words, r"^set_gpu_memory\(.*\) is not accepted; accepted: none, or ")
+            self.assertRegex(words, r"^set_gpu_memory\(.*\) is invalid; expected: none, or ")
         self.assertRegex(found[0][3][1], r"at most [0-9.]+ MiB, which the device had for the job$")
         self.assertGreater(found[1], 200 * MIB, "nothing has changed")
 

@@ -120,7 +120,7 @@ print(json.dumps([attempt(spillway.pause, "wieghts"), attempt(spillway.resume, "
         self.assertEqual(found[1][0], "ValueError")
         for kind, words in found[2:5]:
             self.assertEqual(kind, "ValueError")
-            self.assertIn("the tag of a region is a text that is not empty", words)
+            self.assertIn("the tag of a region must be a text that is not empty", words)
         self.assertTrue(found[5])
 
     def test_where_there_is_no_place(self):

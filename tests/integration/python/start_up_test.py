@@ -104,11 +104,11 @@ class WrongWordsTest(unittest.TestCase):
 
     def test_two_variables_that_name_two(self):
         self.assertEqual(self.words(PYTORCH_ALLOC_CONF="backend:native", PYTORCH_CUDA_ALLOC_CONF="backend:spillway"), [
-            "PYTORCH_ALLOC_CONF says backend:native beside backend:spillway, and Spillway is used. Leave one of them out"])  # fmt: skip
+            "PYTORCH_ALLOC_CONF says backend:native beside backend:spillway, and Spillway is used. Remove one of them"])  # fmt: skip
 
     def test_keys_that_are_nearly_ours(self):
         self.assertEqual(self.words(PYTORCH_ALLOC_CONF="backend:spillway,host_memory=1GiB,gpu_memroy:2GiB"), [
-            "PYTORCH_ALLOC_CONF says host_memory=1GiB. A colon stands between key and value: host_memory:1GiB",
+            "PYTORCH_ALLOC_CONF says host_memory=1GiB. Key and value are separated by a colon: host_memory:1GiB",
             "PYTORCH_ALLOC_CONF says gpu_memroy:2GiB, which Spillway does not know. Did you mean gpu_memory?"])  # fmt: skip
         self.assertEqual(self.words(PYTORCH_ALLOC_CONF="host_memory=1GiB"), [], "it is not for us")
 
@@ -239,7 +239,7 @@ class InstalledHookTest(unittest.TestCase):
 
     def test_module_says_why_the_doctor_cannot_run(self):
         answer = self.run_python("-m", "spillway", status=None, SPILLWAY_LIBRARY_DIR="/nowhere")
-        words = "spillway: /nowhere/libspillway.so is missing: install the package again\n"
+        words = "spillway: /nowhere/libspillway.so is missing: reinstall the package\n"
         self.assertEqual((answer.returncode, answer.stdout, answer.stderr), (1, "", words))
         damaged = self.folder / "damaged"
         shutil.copytree(self.folder / "libraries", damaged / "lib")
@@ -265,7 +265,7 @@ class InstalledHookTest(unittest.TestCase):
         code = "void *memset(void*, int, unsigned long); char *strcpy(char*, const char*); struct u { char t[6][65]; };\n"
         code += "int uname(struct u *u) { memset(u, 0, sizeof(*u)); strcpy(u->t[0], \"Linux\"); strcpy(u->t[2], RELEASE);\n"
         code += "  strcpy(u->t[4], MACHINE); return 0; }\n"
-        rows = [("5.15-microsoft-standard-WSL2", "x86_64", "WSL is not served"), ("6.1", "aarch64", "this is aarch64")]
+        rows = [("5.15-microsoft-standard-WSL2", "x86_64", "WSL is not supported"), ("6.1", "aarch64", "this is aarch64")]
         for release, machine, words in rows:
             library = self.folder / f"uname_{machine}.so"
             define = [f'-DRELEASE="{release}"', f'-DMACHINE="{machine}"']
@@ -303,7 +303,7 @@ class MissingBuildTest(unittest.TestCase):
 
     def test_says_that_aarch64_is_not_served(self):
         said = self.pack(before="import platform; platform.machine = lambda: 'aarch64'")
-        self.assertIn("only Linux on x86_64 is served; this is Linux on aarch64", said)
+        self.assertIn("only Linux on x86_64 is supported; this is Linux on aarch64", said)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ const Row kRows[] = {
      "a larger SPILLWAY_GPU_MEMORY"},
     {"lru", 5, 20, 1, 80, {.least_recently_used = true}, "from the disk", "most: SPILLWAY_POLICY=plan"},
     {"audit", 5, 20, 1, 80, {.least_recently_used = true, .audit = true}, "", "most: SPILLWAY_AUDIT=off"},
-    {"model", 5, 20, 1, 80, {.modelled_disk = true}, "", "most: SPILLWAY_IO_MODEL=none"},
+    {"model", 5, 20, 1, 80, {.modeled_disk = true}, "", "most: SPILLWAY_IO_MODEL=none"},
     {"strict", 5, 20, 1, 80, {.strict = true}, "", "most: SPILLWAY_TRUST=normal"},
     {"little", 0, 1, 0, 80, {}, "the GPU had to wait 1.0 s of 100.0 s (1.0 %)", "no setting would help much"},
 };

@@ -12,7 +12,7 @@ namespace {
 constexpr policy::Nanos kMilli = 1'000'000;
 
 // Two layers of one weight each, with one activation each, and Adam's state; each kernel takes 1 ms, a step of
-// the optimiser 2 ms. Tensors: 0, 1 weights; 2, 3 state; 4, 5 activations; 6, 7 gradients.
+// the optimizer 2 ms. Tensors: 0, 1 weights; 2, 3 state; 4, 5 activations; 6, 7 gradients.
 policy::Workload Training(const std::string& backward_name) {
   policy::Workload iteration;
   for (int i = 0; i < 4; ++i) iteration.tensors.push_back({100, true});
@@ -51,7 +51,7 @@ TEST(FindPhasesTest, WithoutNamesTheBackwardPassBeginsWhereTheMostIsLive) {
   const auto phases = FindPhases(Training("gemm"), 0);
   ExpectPhases(phases, 0.2, 0.5);
   EXPECT_TRUE(phases[0].guessed && phases[1].guessed);
-  EXPECT_FALSE(phases[2].guessed) << "the optimiser is known by its state";
+  EXPECT_FALSE(phases[2].guessed) << "the optimizer is known by its state";
 }
 
 TEST(FindPhasesTest, WhereverTheRecordedIterationBegins) {

@@ -69,15 +69,14 @@ TEST_F(JobLogTest, PlansComeGetBetterAreDroppedAndComeBack) {
   EXPECT_THAT(Update(), ElementsAre(Debug("GPU 0: a better plan is in force")));
   device().plan_departures = 1;
   device().plan_iteration_launches = 0;
-  EXPECT_THAT(Update(),
-              ElementsAre(Info("GPU 0: a launch was not the next of the iteration that repeats: its plan is "
-                               "dropped")));
+  EXPECT_THAT(Update(), ElementsAre(Info("GPU 0: a launch departs from the repeating iteration: its plan is "
+                                         "dropped")));
   device().plan_departures = 3;
   device().plans = 4;
   device().plan_readoptions = 1;
   device().plan_iteration_launches = 186;
   EXPECT_THAT(Update(),
-              ElementsAre(Info("GPU 0: a launch was not the next of the iteration that repeats: its plan is "
+              ElementsAre(Info("GPU 0: a launch departs from the repeating iteration: its plan is "
                                "dropped, 2 times"),
                           Info("GPU 0: the job has come back to iterations of 186 launches, whose plan is in "
                                "force again")));

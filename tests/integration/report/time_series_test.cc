@@ -52,7 +52,7 @@ TEST(TimeSeriesTest, SumsOfSeveralIntervalsAreSpreadOverThem) {
   EXPECT_EQ(Of(series, 0)[4] + Of(series, 0)[5] + Of(series, 0)[6] + Of(series, 0)[7], most + 100);
 }
 
-TEST(TimeSeriesTest, AFullSeriesMergesNeighbours) {
+TEST(TimeSeriesTest, AFullSeriesMergesNeighbors) {
   TimeSeries sums(2, Merge::kSum, 1, 4);
   TimeSeries maxima(2, Merge::kMaximum, 1, 4);
   for (int i = 0; i < 4; ++i) {

@@ -83,27 +83,26 @@ TEST_F(ConfFileTest, LimitsStandApart) {
 }
 
 TEST_F(ConfFileTest, WrongLinesAreNamedWithWhatToDo) {
-  EXPECT_EQ(ProblemOf("log=info\nhost_memory 20GiB\n"),
-            "2: a line has the form NAME=VALUE, as in host_memory=20GiB");
-  EXPECT_THAT(ProblemOf("export SPILLWAY_LOG=info"), HasSubstr("1: a line has the form NAME=VALUE"));
+  EXPECT_EQ(ProblemOf("log=info\nhost_memory 20GiB\n"), "2: expected NAME=VALUE, as in host_memory=20GiB");
+  EXPECT_THAT(ProblemOf("export SPILLWAY_LOG=info"), HasSubstr("1: expected NAME=VALUE"));
   EXPECT_EQ(ProblemOf("\nhost_memroy=20GiB"),
-            "2: host_memroy is no setting of Spillway's; the nearest name is host_memory");
+            "2: host_memroy is not a setting of Spillway; the nearest name is host_memory");
   EXPECT_THAT(ProblemOf("SPILLWAY_GPUMEMORY=1GiB"), HasSubstr("the nearest name is gpu_memory"));
-  EXPECT_THAT(ProblemOf("SPILLWAY_gpu_memory=1GiB"), HasSubstr("is no setting"));
-  EXPECT_THAT(ProblemOf("spillway_log=info"), HasSubstr("is no setting"));
-  EXPECT_EQ(ProblemOf("log="), "1: log has no value; leave the line out for the default");
-  EXPECT_EQ(ProblemOf("log= # info"), "1: log has no value; leave the line out for the default");
-  EXPECT_EQ(ProblemOf("metrics=\"/tmp/x\""), "1: a value stands without quotation marks; take them away");
-  EXPECT_EQ(ProblemOf("log=info\nSPILLWAY_LOG=warn"), "2: log stands twice; leave one of the lines out");
-  EXPECT_EQ(ProblemOf("metrics=/a\x01z"), "1: the value of metrics has a control character; take it away");
-  EXPECT_EQ(ProblemOf("[limit]"), "1: [limit] is no section; the only one is [limits]");
+  EXPECT_THAT(ProblemOf("SPILLWAY_gpu_memory=1GiB"), HasSubstr("is not a setting"));
+  EXPECT_THAT(ProblemOf("spillway_log=info"), HasSubstr("is not a setting"));
+  EXPECT_EQ(ProblemOf("log="), "1: log has no value; remove the line to use the default");
+  EXPECT_EQ(ProblemOf("log= # info"), "1: log has no value; remove the line to use the default");
+  EXPECT_EQ(ProblemOf("metrics=\"/tmp/x\""), "1: values have no quotation marks; remove them");
+  EXPECT_EQ(ProblemOf("log=info\nSPILLWAY_LOG=warn"), "2: log is set twice; remove one of the lines");
+  EXPECT_EQ(ProblemOf("metrics=/a\x01z"), "1: the value of metrics has a control character; remove it");
+  EXPECT_EQ(ProblemOf("[limit]"), "1: [limit] is not a section; the only one is [limits]");
 }
 
 TEST_F(ConfFileTest, OnlyTheSystemsFileLimitsAndOnlyWhatCanBe) {
-  EXPECT_EQ(ProblemOf("[limits]\n"), "1: only /etc/spillway.conf may have [limits]; leave the section out");
+  EXPECT_EQ(ProblemOf("[limits]\n"), "1: only /etc/spillway.conf may have [limits]; remove the section");
   EXPECT_THAT(ProblemOf("[limits]\n", kConfNamed), HasSubstr("only /etc/spillway.conf"));
   EXPECT_EQ(ProblemOf("[limits]\nlog=info\n", kConfOfSystem),
-            "2: log cannot be limited, only gpu_memory, host_memory and write_budget; leave the line out");
+            "2: log cannot be limited, only gpu_memory, host_memory and write_budget; remove the line");
 }
 
 TEST_F(ConfFileTest, AFileThatIsNotThereIsNone) {
@@ -117,7 +116,7 @@ TEST_F(ConfFileTest, AFileThatIsNotThereIsNone) {
 TEST_F(ConfFileTest, AFileThatTheUserNamesMustBeThere) {
   EXPECT_EQ(Read(kConfNamed), -1);
   EXPECT_EQ(std::string(file_.problem),
-            path_ + ": it cannot be read: No such file or directory; mend or remove it");
+            path_ + ": it cannot be read: No such file or directory; fix or remove it");
 }
 
 TEST_F(ConfFileTest, NobodyElseMayWriteToIt) {
@@ -126,7 +125,7 @@ TEST_F(ConfFileTest, NobodyElseMayWriteToIt) {
     for (const ConfFileKind kind : {kConfOfUser, kConfNamed, kConfOfSystem}) {
       EXPECT_EQ(Read(kind), -1);
       EXPECT_EQ(std::string(file_.problem),
-                path_ + ": others than its owner may write to it; take that away: chmod go-w " + path_);
+                path_ + ": users other than its owner may write to it; run chmod go-w " + path_);
     }
   }
 }
@@ -155,7 +154,7 @@ TEST_F(ConfFileTest, OnlyAPlainFileOfSomeSizeIsRead) {
   std::filesystem::remove(path_);
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);  // nobody writes to it: must not be waited for
   EXPECT_EQ(Read(kConfOfUser), -1);
-  EXPECT_THAT(file_.problem, HasSubstr("no plain file"));
+  EXPECT_THAT(file_.problem, HasSubstr("not a regular file"));
 }
 
 // Whatever bytes are there: an answer, and either entries or words.

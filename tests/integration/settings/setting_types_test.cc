@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-enum class Colour : uint8_t { kOn, kOff, kGreen };
+enum class Color : uint8_t { kOn, kOff, kGreen };
 
 TEST(WordsOfTest, AreThoseOfTheColumn) {
   EXPECT_THAT(WordsOf("plan or lru"), ElementsAre("plan", "lru"));
@@ -17,15 +17,15 @@ TEST(WordsOfTest, AreThoseOfTheColumn) {
 }
 
 TEST(WordTest, IsTheEnumeratorAtThePlaceOfTheWord) {
-  EXPECT_EQ(Word<Colour>::Read("Green", "on, off or green").value(), Colour::kGreen);
-  EXPECT_EQ(Word<Colour>::Read("1", "on, off or green").status().message(), "on, off or green");
+  EXPECT_EQ(Word<Color>::Read("Green", "on, off or green").value(), Color::kGreen);
+  EXPECT_EQ(Word<Color>::Read("1", "on, off or green").status().message(), "on, off or green");
 }
 
 TEST(SwitchOrWordTest, TakesNumbersForOnAndOff) {
-  EXPECT_EQ(SwitchOrWord<Colour>::Read("1", "on, off or green").value(), Colour::kOn);
-  EXPECT_EQ(SwitchOrWord<Colour>::Read("0", "on, off or green").value(), Colour::kOff);
-  EXPECT_EQ(SwitchOrWord<Colour>::Read("green", "on, off or green").value(), Colour::kGreen);
-  EXPECT_EQ(SwitchOrWord<Colour>::Read("2", "on, off or green").status().message(), "on, off or green");
+  EXPECT_EQ(SwitchOrWord<Color>::Read("1", "on, off or green").value(), Color::kOn);
+  EXPECT_EQ(SwitchOrWord<Color>::Read("0", "on, off or green").value(), Color::kOff);
+  EXPECT_EQ(SwitchOrWord<Color>::Read("green", "on, off or green").value(), Color::kGreen);
+  EXPECT_EQ(SwitchOrWord<Color>::Read("2", "on, off or green").status().message(), "on, off or green");
 }
 
 TEST(SizeTypesTest, DifferInSharesAndInTheLeast) {
@@ -74,7 +74,7 @@ TEST(DefaultTest, IsEmptyWhereATypeHasThat) {
 
 TEST(DefaultTest, IsReadWhereATypeHasNot) {
   EXPECT_TRUE(Default<Switch>("on", ""));
-  EXPECT_EQ(Default<Word<Colour>>("green", "on, off or green"), Colour::kGreen);
+  EXPECT_EQ(Default<Word<Color>>("green", "on, off or green"), Color::kGreen);
   EXPECT_EQ(Default<Duration>("30s", ""), std::chrono::seconds(30));
   EXPECT_FALSE(Default<ModelledDisk>("none", "").Limits());
 }

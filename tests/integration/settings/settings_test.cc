@@ -146,9 +146,9 @@ TEST_F(SettingsTest, HostMemoryMayBeNoneAndGpuMemoryMayNot) {
 
 TEST_F(SettingsTest, AWrongValueNamesTheVariableTheValueAndWhatIsAccepted) {
   EXPECT_EQ(ErrorOf("gpu_memory", "lots"),
-            "SPILLWAY_GPU_MEMORY=lots is not accepted; accepted: a size such as 20GiB or 500MB, or a share "
+            "SPILLWAY_GPU_MEMORY=lots is invalid; expected: a size such as 20GiB or 500MB, or a share "
             "such as 60%");
-  EXPECT_EQ(ErrorOf("policy", "fifo"), "SPILLWAY_POLICY=fifo is not accepted; accepted: plan or lru");
+  EXPECT_EQ(ErrorOf("policy", "fifo"), "SPILLWAY_POLICY=fifo is invalid; expected: plan or lru");
   const std::map<std::string, std::string> wrong = {
       {"spillway", "maybe"}, {"host_memory", "-1"}, {"dirs", "tmp"},      {"disk_reserve", "5%"},
       {"checksum", "yes"},   {"on_full", "panic"},  {"status", "SIGHUP"}, {"metrics", ""},
@@ -156,7 +156,7 @@ TEST_F(SettingsTest, AWrongValueNamesTheVariableTheValueAndWhatIsAccepted) {
   };
   for (const auto& [name, value] : wrong) {
     const std::string error = ErrorOf(name, value);
-    EXPECT_THAT(error, HasSubstr(VariableOf(name) + "=" + value + " is not accepted; accepted: ")) << name;
+    EXPECT_THAT(error, HasSubstr(VariableOf(name) + "=" + value + " is invalid; expected: ")) << name;
   }
 }
 
@@ -165,7 +165,7 @@ TEST_F(SettingsTest, TheModeIsOneOfThree) {
   EXPECT_TRUE(Read({{"spillway", "observe"}})->Enabled());
   EXPECT_FALSE(Read({{"spillway", "1"}})->Observes());
   EXPECT_FALSE(Read({{"spillway", "off"}})->Enabled());
-  EXPECT_EQ(ErrorOf("spillway", "watch"), "SPILLWAY=watch is not accepted; accepted: on, off or observe");
+  EXPECT_EQ(ErrorOf("spillway", "watch"), "SPILLWAY=watch is invalid; expected: on, off or observe");
 }
 
 TEST_F(SettingsTest, AnUnknownNameWarnsWithTheNearest) {
@@ -216,9 +216,9 @@ TEST(UnknownSettingsTest, AreNeitherOursNorOthers) {
 
 TEST_F(SettingsTest, ARefusalNamesSourceAndValue) {
   values_["dirs"] = "/a";
-  EXPECT_EQ(NotAccepted(source_, "dirs", "b"), "SPILLWAY_DIRS=/a is not accepted; accepted: b");
-  EXPECT_EQ(NotAccepted(source_, "log", "b"), "SPILLWAY_LOG is not accepted; accepted: b");
-  EXPECT_EQ(NotAccepted({}, "log", "b"), "SPILLWAY_LOG is not accepted; accepted: b");
+  EXPECT_EQ(NotAccepted(source_, "dirs", "b"), "SPILLWAY_DIRS=/a is invalid; expected: b");
+  EXPECT_EQ(NotAccepted(source_, "log", "b"), "SPILLWAY_LOG is invalid; expected: b");
+  EXPECT_EQ(NotAccepted({}, "log", "b"), "SPILLWAY_LOG is invalid; expected: b");
 }
 
 class LimitedSettingsTest : public SettingsTest {
@@ -275,7 +275,7 @@ TEST_F(LimitedSettingsTest, AWrongLimitIsRefused) {
   const absl::Status status = Read({}).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("/etc/spillway.conf:9: host_memory=lots is not accepted; accepted: "));
+              HasSubstr("/etc/spillway.conf:9: host_memory=lots is invalid; expected: "));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The stand-in driver's settings: failures, modelled copy engines, kernel times, delays, log and statistics.
+// The stand-in driver's settings: failures, modeled copy engines, kernel times, delays, log and statistics.
 #include <cstdio>
 #include <fstream>
 #include <sstream>

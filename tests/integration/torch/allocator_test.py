@@ -181,7 +181,7 @@ print(json.dumps([active.value, torch.cuda.get_allocator_backend()]))"""
         self.assertIn("'cudaMallocAsync'", error)
         self.assertEqual(backend, "cudaMallocAsync")
         error, backend = answer_of("torch.cuda.init()\n" + look, fake=False)
-        self.assertEqual((error, backend), ("CUDA is already initialised in PyTorch", "native"))
+        self.assertEqual((error, backend), ("CUDA is already initialized in PyTorch", "native"))
 
     def test_a_development_build_is_served_by_a_library_of_its_own_only(self):
         look = "e = support.FakeEngine(release=%r)\nprint(json.dumps([e.error, torch.cuda.get_allocator_backend()]))"

@@ -262,7 +262,7 @@ __attribute__((visibility("default"))) void fake_fail(int result) {
   fake.failure = result;
 }
 
-// From now on every call answers "not initialised", as after exit has begun.
+// From now on every call answers "not initialized", as after exit has begun.
 __attribute__((visibility("default"))) void fake_end() {
   std::lock_guard lock(fake.mu);
   fake.dead = true;

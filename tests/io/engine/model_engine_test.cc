@@ -1,4 +1,4 @@
-// The modelled disk: its arithmetic by hand-computed cases, and that no result comes before it is due,
+// The modeled disk: its arithmetic by hand-computed cases, and that no result comes before it is due,
 // whatever the engine inside and whoever wakes the one who waits.
 
 #include "io/engine/model_engine.h"

@@ -175,7 +175,7 @@ std::string CreateError(const std::string& path, bool any_file_system = false) {
 TEST(SpillStoreSpaceTest, RefusesUnsuitableDirectoriesByName) {
   TestDirectory directory;
   EXPECT_THAT(CreateError(directory.path() + "/none"), HasSubstr(directory.path() + "/none"));
-  EXPECT_THAT(CreateError(directory.path() + "/none"), HasSubstr("accepted is an existing directory"));
+  EXPECT_THAT(CreateError(directory.path() + "/none"), HasSubstr("expected: an existing directory"));
   EXPECT_THAT(CreateError("/dev/null"), HasSubstr("/dev/null"));
   const std::string open_to_all = directory.path() + "/open";
   ASSERT_EQ(mkdir(open_to_all.c_str(), 0777), 0);

@@ -24,7 +24,7 @@ constexpr uint64_t kSlotsPerDirectory = 24;
 
 struct ModelCase {
   uint64_t seed;
-  bool memory;  // modelled disks instead of real files
+  bool memory;  // modeled disks instead of real files
   double fault_rate;
 };
 

@@ -62,14 +62,14 @@ TEST(BoundTest, BytesThatAreNotCopiedCostNothing) {
 TEST(BoundTest, AStackBringsBackItsBottomOnce) {
   const std::vector<TestLaunch> launches = {{1, {1}}, {2, {2}}, {3, {3}}, {4, {3}}, {5, {2}}, {6, {1}}};
   const IterationUses iteration = IterationOfLaunches(launches, {{1, 10}, {2, 10}, {3, 10}});
-  // Launches 3 and 4 lack 10 bytes: block 1 is away. Launches 1 and 6 (neighbours in the iteration), 2 and 5
+  // Launches 3 and 4 lack 10 bytes: block 1 is away. Launches 1 and 6 (neighbors in the iteration), 2 and 5
   // lack 10, too: block 3 is idle from launch 4 to the next launch 3 and covers the others.
   EXPECT_EQ(TrafficOf(iteration, 20).least_fetched_bytes, 20u);
   EXPECT_EQ(TrafficOf(iteration, 20).whole_block_fetched_bytes, 20u);
   EXPECT_EQ(TrafficOf(iteration, 25).least_fetched_bytes, 10u);  // half a block each time
 }
 
-// What is freed before its next use never comes back.
+// A block that is freed before its next use never comes back.
 TEST(BoundTest, TemporariesCostNothing) {
   Trace trace;
   for (int i = 0; i < 2; ++i) {

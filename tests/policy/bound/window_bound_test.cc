@@ -23,7 +23,7 @@ Workload UpdateWorkload() {
   return workload;
 }
 
-// Of the 200 MB that the last ten kernels read, 60 are there when they begin. The other 140 come in while they
+// The last ten kernels read 200 MB, of which 60 are there when they begin. The other 140 come in while they
 // run, which would take 100 ms. The first ten have nothing to do but to wait for their own 100.
 TEST(WindowBoundTest, WhatAStretchReadsComesInWhileItRuns) {
   const Workload workload = UpdateWorkload();
@@ -44,7 +44,7 @@ TEST(WindowBoundTest, WhatAStretchMakesGoesOutWhileItRuns) {
   EXPECT_EQ(FindWindowBound(workload, lifetimes, {in_turns}), 380 * kMilli);
 }
 
-// What is overwritten unread need not come in, and what nobody reads again need not go out.
+// Bytes that are overwritten unread need not come in, and bytes that no kernel reads again need not go out.
 TEST(WindowBoundTest, WhatIsNotReadAgainDoesNotCount) {
   Workload workload = UpdateWorkload();
   for (uint32_t k = 10; k < 20; ++k) workload.kernels[k].inputs = {};

@@ -90,7 +90,7 @@ TEST_F(AttentionAutocastTest, SharedKeysInBf16HaveNone) {
   EXPECT_EQ(CountOf(result, "repeat"), 0);
 }
 
-// With a mask transformers repeats keys and values, and one kernel serves fp32; it leaves nothing out.
+// A mask makes transformers repeat keys and values, and one kernel serves fp32, which leaves nothing out.
 TEST_F(AttentionTest, AMaskLetsKeysBeRepeated) {
   const TapeResult result = Run(AttentionForm::kSdpa, true, 1, true);
   EXPECT_EQ(CountOf(result, "repeat"), 2);

@@ -1,5 +1,5 @@
-// What the tests of operations, layers and attention share: a tape with its graph, weights, and what came of
-// one forward and backward pass.
+// The common parts of the tests of operations, layers and attention: a tape with its graph, weights, and the
+// results of one forward and backward pass.
 
 #ifndef SPILLWAY_TESTS_POLICY_ESTIMATE_ESTIMATE_FIXTURE_H_
 #define SPILLWAY_TESTS_POLICY_ESTIMATE_ESTIMATE_FIXTURE_H_

@@ -36,7 +36,7 @@ TEST_F(LayersTest, AdaptersHaveDropoutWhereItIsAskedFor) {
   }
 }
 
-// Of bf16, although it is computed in fp32; its gradient is that of its input again.
+// The result is bf16, although it is computed in fp32; its gradient is that of its input again.
 TEST_F(LayersTest, ANormKeepsTheTypeOfItsInput) {
   Weights half(&tape_, &graph_, NumberType::kBf16, {});
   Parameter* const x = half.New(kRows, 256);
@@ -65,7 +65,7 @@ TEST_F(LayersTest, T5sNormConvertsToTheTypeOfItsWeight) {
   }
 }
 
-// What a feed-forward layer leaves behind for its backward pass, in blocks that move.
+// Returns the bytes that a feed-forward layer keeps for its backward pass, in blocks that move.
 Bytes KeptWith(Activation activation, bool autocast = false) {
   DeviceTape tape;
   Autograd graph(&tape);

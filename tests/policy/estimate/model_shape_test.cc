@@ -14,7 +14,8 @@ uint64_t ParametersOf(const char* name) {
   return shape.ok() ? shape->Parameters() : 0;
 }
 
-// What their authors publish: 8.03 and 70.55e9 (Llama 3), 3.48, 8.05, 20.07 and 33.7e9 (Granite code models).
+// The numbers that their authors publish: 8.03 and 70.55e9 (Llama 3), 3.48, 8.05, 20.07 and 33.7e9 (Granite
+// code models).
 TEST(ModelShapeTest, PublishedModelsHaveTheirParameters) {
   EXPECT_NEAR(static_cast<double>(ParametersOf("llama-8b")), 8.0303e9, 1e6);
   EXPECT_NEAR(static_cast<double>(ParametersOf("llama-70b")), 70.5537e9, 1e6);
@@ -24,7 +25,8 @@ TEST(ModelShapeTest, PublishedModelsHaveTheirParameters) {
   EXPECT_NEAR(static_cast<double>(ParametersOf("granite-34b")), 33.7e9, 0.1e9);
 }
 
-// By hand: embedding 8 x 4, one layer of 4 products of 4 x 4, 3 of 4 x 6, two norms, a norm, the head.
+// The sum by hand: embedding 8 x 4, one layer of 4 products of 4 x 4, 3 of 4 x 6, two norms, a norm, the
+// head.
 TEST(ModelShapeTest, CountsASmallModel) {
   ModelShape shape{.layers = 1,
                    .width = 4,
@@ -58,8 +60,7 @@ TEST(ModelShapeTest, SmallGranitesHaveBiases) {
 TEST(ModelShapeTest, SaysWhichSizeIsWrong) {
   ModelShape shape = *NamedShape("llama-8b");
   shape.layers = 0;
-  EXPECT_THAT(std::string(CheckShape(shape).message()),
-              HasSubstr("layers = 0 is not accepted; accepted: 1 to"));
+  EXPECT_THAT(std::string(CheckShape(shape).message()), HasSubstr("layers = 0 is invalid; expected: 1 to"));
   shape = *NamedShape("llama-8b");
   shape.width = ~uint64_t{0};
   EXPECT_FALSE(CheckShape(shape).ok());

@@ -86,7 +86,7 @@ TEST_F(OperatorsTest, ACheckpointRunsItsLayerTwice) {
   EXPECT_EQ(OperationsOf(result), (2 * 2 + 2 * 2) * 2.0 * kRows * 1024 * 1024);  // forward twice
 }
 
-// Until its backward pass has run; what lies between goes at once.
+// It stays until its backward pass has run; the tensors in between go at once.
 TEST_F(OperatorsTest, ACheckpointKeepsItsInputAlone) {
   Parameter* const a = weights_.New(1024, 1024);
   Parameter* const b = weights_.New(1024, 1024);

@@ -83,7 +83,7 @@ TEST_F(OptimizerUpdateTest, WithoutGradientsNothingHappens) {
 TEST_F(OptimizerUpdateTest, ReadsItsNames) {
   EXPECT_EQ(*ParseOptimizer("adamw-fused"), Optimizer::kAdamWFused);
   EXPECT_THAT(std::string(ParseOptimizer("lion").status().message()),
-              HasSubstr("--optimizer=lion is not accepted; accepted: sgd, sgd-momentum, adamw"));
+              HasSubstr("--optimizer=lion is invalid; expected: sgd, sgd-momentum, adamw"));
 }
 
 }  // namespace

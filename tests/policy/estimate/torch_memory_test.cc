@@ -27,7 +27,7 @@ TEST(TorchMemoryTest, HasSegmentsOfThreeKinds) {
   EXPECT_EQ(memory.peak_reserved(), 34 * kMiB);
 }
 
-// What is left of a large block is split off only where it is more than 1 MiB.
+// The rest of a large block is split off only if it is more than 1 MiB.
 TEST(TorchMemoryTest, HandsABlockOutWholeWhereLittleIsLeft) {
   TorchMemory memory;
   const auto block = memory.Allocate(16 * kMiB);
@@ -40,7 +40,7 @@ TEST(TorchMemoryTest, HandsABlockOutWholeWhereLittleIsLeft) {
   EXPECT_EQ(memory.peak_reserved(), 16 * kMiB);
 }
 
-TEST(TorchMemoryTest, TakesTheBestFitAndJoinsNeighbours) {
+TEST(TorchMemoryTest, TakesTheBestFitAndJoinsNeighbors) {
   TorchMemory memory;
   const auto large = memory.Allocate(40 * kMiB), fitting = memory.Allocate(12 * kMiB);
   memory.Free(large);

@@ -40,7 +40,7 @@ std::string ErrorOf(const TrainingOptions& options) {
   return result.ok() ? "" : std::string(result.status().message());
 }
 
-// With one token there are hardly any activations: weights, gradients and two states of 4 bytes remain.
+// One token has hardly any activations: weights, gradients and two states of 4 bytes remain.
 TEST(TrainingIterationTest, WithoutActivationsFourTimesTheWeightsAreThere) {
   TrainingOptions options = Small();
   options.batch.sequences = options.batch.tokens = 1;
@@ -89,7 +89,7 @@ TEST(TrainingIterationTest, CheckpointingAndAdaptersSaveMemory) {
   EXPECT_GT(PeakOf(options), adapted);
 }
 
-// What the planner sees is what the allocator saw: the same peak in whole chunks.
+// The planner and the allocator see the same peak, in whole chunks.
 TEST(TrainingIterationTest, TheTraceHasThePeak) {
   for (const ZeroGradients zero : {ZeroGradients::kAfterUpdate, ZeroGradients::kBeforeBackward}) {
     TrainingOptions options = Small();
@@ -115,7 +115,7 @@ TEST(TrainingIterationTest, TheWorkspaceIsThere) {
   EXPECT_EQ(PeakOf(options), PeakOf(Small()) + 32 * kMiB);
 }
 
-// Of an encoder and decoder the targets are counted, too: their logits, and the biases of their positions.
+// The targets of an encoder and decoder are counted, too: their logits, and the biases of their positions.
 TEST(TrainingIterationTest, CountsTheTargetsBeforeItAccepts) {
   TrainingOptions options = Small();
   options.shape.family = Family::kT5;
@@ -124,8 +124,7 @@ TEST(TrainingIterationTest, CountsTheTargetsBeforeItAccepts) {
   options.batch.targets = 64;
   EXPECT_EQ(ErrorOf(options), "");
   options.batch.targets = 1 << 21;  // 8 heads x (2^21)^2
-  EXPECT_THAT(ErrorOf(options),
-              HasSubstr("--batch=4 with --sequence=256 and --target=2097152 is not accepted"));
+  EXPECT_THAT(ErrorOf(options), HasSubstr("--batch=4 with --sequence=256 and --target=2097152 is invalid"));
   options.batch.targets = 1 << 18;
   options.batch.sequences = 1 << 14;
   EXPECT_THAT(ErrorOf(options), HasSubstr("1e13"));  // 2^14 x 2^18 x 4,096 words
@@ -167,7 +166,7 @@ TEST(TrainingIterationTest, AWindowHasMasks) {
 TEST(TrainingIterationTest, SaysWhatItDoesNotAccept) {
   TrainingOptions options = Small();
   options.batch.sequences = 0;
-  EXPECT_THAT(ErrorOf(options), HasSubstr("--batch=0 is not accepted; accepted: 1 to"));
+  EXPECT_THAT(ErrorOf(options), HasSubstr("--batch=0 is invalid; expected: 1 to"));
   options = Small();
   options.batch.tokens = uint64_t{1} << 40;
   EXPECT_THAT(ErrorOf(options), HasSubstr("--sequence="));

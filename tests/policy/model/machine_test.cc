@@ -88,7 +88,7 @@ TEST(MachineTest, RatesTogetherLieBetweenTakingTurnsAndNoLoss) {
   EXPECT_DOUBLE_EQ(PossibleTogether(LinkOf(0, 0), {12e9, 19e9}).in, 12e9);
 }
 
-// What is left to one direction beside the other lies on the border: both limits hold, and one is reached.
+// The rate left to one direction beside the other lies on the border: both limits hold, and one is reached.
 TEST(MachineTest, ADirectionThatWantsLittleLeavesTheRest) {
   const Machine machine = LinkOf(0.45 * 25e9, 0.98 * 20e9);
   const std::vector<SharedLimit> limits = LinkLimits(machine);

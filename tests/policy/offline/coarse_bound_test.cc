@@ -84,7 +84,7 @@ TEST_P(PublishedTraceTest, LiesWithinTwoPointsOfTheLp) {
   const double limit = 100 * ideal / static_cast<double>(bound.iteration);
   EXPECT_GE(limit, row.limit - 0.02) << "above the LP, it would be no bound";
   EXPECT_LE(limit, row.limit + 2);
-  // Of the plan, too, what it says of its share of the possible.
+  // The same holds for the plan's share of the possible.
   EXPECT_NEAR(row.reached / limit * 100, row.reached / row.limit * 100, 2);
   EXPECT_TRUE(bound.is_near);
 }

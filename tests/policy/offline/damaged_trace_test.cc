@@ -24,7 +24,7 @@ Machine SmallMachine() {
   return machine;
 }
 
-// What the program does with a trace that was read.
+// The program's use of a trace that was read.
 void Simulate(const Workload& workload, const std::string& what) {
   ASSERT_TRUE(CheckWorkload(workload).ok()) << what << ": " << CheckWorkload(workload);
   const Machine machine = SmallMachine();
@@ -116,7 +116,7 @@ std::string WithChecksum(const std::string& bytes) {
   return whole;
 }
 
-// With the checksum put right, only what is checked behind it stands between damage and the planner.
+// The checksum is made right, so that only the checks behind it stand between damage and the planner.
 TEST(DamagedFileTest, EveryByteWithARightChecksumIsAnErrorOrAWorkload) {
   const std::string bytes = EncodeWorkload(MountainWorkload(5 * kMilli));
   const size_t end = bytes.size() - 8;

@@ -65,7 +65,7 @@ TEST(LpBoundTest, IsTheSumOfTheKernelsWhenEverythingFits) {
 TEST(LpBoundTest, CountsTheWayOutAndTheWayBack) {
   // 50 MB leave in 40 ms of kernels and 10 of waiting, and return likewise.
   EXPECT_NEAR(BoundMillis(MountainWorkload(), PlainMachine(150 * kMega, kEnough)), 140, 0.01);
-  // With kernels of 20 ms there is time for both.
+  // Kernels of 20 ms leave time for both.
   EXPECT_NEAR(BoundMillis(MountainWorkload(20 * kMilli), PlainMachine(150 * kMega, kEnough)), 240, 0.01);
   // Twice as fast out, half as fast in: 25 ms out, 100 ms in.
   Machine machine = PlainMachine(150 * kMega, kEnough);

@@ -51,8 +51,8 @@ TEST(FindLowerBoundTest, LittleWorkGivesALowerBoundAllTheSame) {
   EXPECT_LE(none.value, 9.5);
 }
 
-// A chain of so many stores, of which the last must hold 100: each gets what the one before holds, what a
-// link of 1 a step brings, and what is bought at a price of 1. What the links bring need not be bought.
+// A chain of stores, of which the last must hold 100. Each gets the content of the one before, 1 by its link,
+// and purchases at a price of 1. The links' part need not be bought.
 LpProblem Chain(int steps) {
   LpProblem problem;
   const auto column = [&problem](double upper, double cost) {

@@ -1,4 +1,4 @@
-// What a build without CLP has instead of a solver.
+// The answers of a build without CLP, which has no solver.
 
 #include "policy/offline/lp_solve.h"
 

@@ -104,8 +104,8 @@ double ValueOf(const Case& one, uint32_t most_slots, LpTiers tiers) {
   return solution.ok() ? solution->objective * model.nano_unit : 0;
 }
 
-// What is left out of a timeline only helps plans, whatever the slots; the bound that needs no solver lies
-// below the LP's, and near it where it says so.
+// Leaving points out of a timeline only helps plans, whatever the slots. The bound that needs no solver lies
+// below the LP's, and near it where it reports that.
 void JudgeCoarse(const Case& one, uint32_t seed, const LpBound& lp, LpForm form) {
   const double slack = kTolerance * static_cast<double>(lp.iteration) + 100;
   const LpTiers tiers = one.machine.host_bytes == 0 ? LpTiers::kSsdOnly
@@ -159,7 +159,7 @@ void JudgeAll(uint32_t seeds, bool shared) {
       const Nanos steady = SteadyIteration(policy, one, &in_need);
       if (steady == 0) continue;
       ++judged;
-      // What leaves in need may be written twice, and to another tier.
+      // Parts that leave in need may be written twice, and to another tier.
       const Nanos bound = in_need ? any->iteration : std::max(any->iteration, keep->iteration);
       EXPECT_GE(static_cast<double>(steady) + slack, static_cast<double>(bound))
           << "seed " << seed << ", policy " << policy;

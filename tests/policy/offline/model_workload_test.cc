@@ -48,9 +48,9 @@ TEST(ModelWorkloadTest, SaysWhatItDoesNotAccept) {
   EXPECT_TRUE(absl::IsNotFound(ParseModel("gpt5").status()));
   EXPECT_THAT(ErrorOf("gpt5"), HasSubstr("llama3-8b"));
   EXPECT_THAT(ErrorOf("granite-20b"), HasSubstr("is no model; there are granite-3b, "));  // no Llama
-  for (const char* wrong : {"layers=0", "layers", "colour=1", "precision=int4", "tensor_parallel=3",
+  for (const char* wrong : {"layers=0", "layers", "color=1", "precision=int4", "tensor_parallel=3",
                             "batch=-1", "tflops=0", "bandwidth=nan"})
-    EXPECT_THAT(ErrorOf(std::string("llama3-8b:") + wrong), HasSubstr("accepted")) << wrong;
+    EXPECT_THAT(ErrorOf(std::string("llama3-8b:") + wrong), HasSubstr("expected")) << wrong;
   EXPECT_THAT(ErrorOf("llama3-8b:micro_batches=1000000"), HasSubstr("too large"));
 }
 

@@ -1,5 +1,5 @@
-// SelectVictims: the choice of victims by a look at all candidates, as it is meant. What policy::VictimIndex
-// must equal.
+// SelectVictims: the specified choice of victims, by a scan of all candidates. policy::VictimIndex must equal
+// it.
 
 #ifndef SPILLWAY_TESTS_POLICY_PLANNER_FULL_SCAN_H_
 #define SPILLWAY_TESTS_POLICY_PLANNER_FULL_SCAN_H_

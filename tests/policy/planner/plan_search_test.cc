@@ -54,7 +54,7 @@ TEST(PlanSearchTest, SameInputSamePlan) {
   }
 }
 
-// Whoever carries plans out judges them.
+// The caller's trial judges the plans.
 TEST(PlanSearchTest, TheTrialDecides) {
   const Workload workload = G10Workload("vit-1280");
   const Machine machine = G10Machine(0);
@@ -128,7 +128,7 @@ TEST(PlanSearchTest, RandomWorkloadsStayWithinMemory) {
   EXPECT_GT(fitting, 100u);
 }
 
-// What goes to and comes from a single SSD of 3.2e9 goes as well over two drives of 2.4e9 and 0.8e9.
+// Two drives of 2.4e9 and 0.8e9 carry the traffic of a single SSD of 3.2e9 equally well.
 TEST(PlanSearchTest, UnequalDrivesComeNearTheSumOfTheirRates) {
   const Machine one = G10Machine(0);
   const Machine two = WithDrives(one, {{2.4e9, 2.4e9}, {0.8e9, 0.8e9}});

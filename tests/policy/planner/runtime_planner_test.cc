@@ -145,7 +145,7 @@ TEST(RuntimePlannerTest, TheHostsRunAheadTakesMemoryEarlier) {
   EXPECT_EQ(plan->ops[2].kind, PlanOpKind::kFetch);
   EXPECT_EQ(plan->ops[2].needed, 9u);
   // Block 2 is asked for at launch 3, block 1 at 9 for 11. Written from 60 to 161 ms, block 1 is away from 3
-  // on. That it is asked for at 10 for launch 0 does not count: it is the block that launch 11 still uses.
+  // on. The request at 10 for launch 0 does not count: it is the block that launch 11 still uses.
   const int64_t m = 1'000'000;
   EXPECT_THAT(plan->expected_bytes, ElementsAre(101 * m, 101 * m, 101 * m, 101 * m, 101 * m, 101 * m, 101 * m,
                                                 m, m, 101 * m, 101 * m, 101 * m));

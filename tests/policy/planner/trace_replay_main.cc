@@ -23,8 +23,8 @@ std::string Contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// As it would have been recorded: the second of three iterations, each tensor a block of its own, every
-// kernel a function of its own whose times and, with `writes_known`, writes are known.
+// The workload as it would have been recorded: the second of three iterations, each tensor a block of its
+// own, every kernel a function of its own whose times and, with `writes_known`, writes are known.
 RecordedWorkload Recorded(const Workload& workload, bool writes_known) {
   const auto size = static_cast<uint32_t>(workload.kernels.size());
   const Lifetimes lifetimes = FindLifetimes(workload);
@@ -67,7 +67,7 @@ RecordedWorkload Recorded(const Workload& workload, bool writes_known) {
   return MakeRecordedWorkload(trace, size, size, sizes, &times, writes_known ? &facts : nullptr);
 }
 
-// With tensors by their number in the trace.
+// Prints tensors by their number in the trace.
 bool WriteSchedule(const std::string& path, const RecordedWorkload& recorded, Execution* run) {
   for (ScheduleEvent& event : run->events) {
     if (event.kind != ScheduleEvent::Kind::kKernel)

@@ -101,7 +101,7 @@ TEST(BlockMachineTest, WithoutWriteFactsPlansAreCarriedOutToo) {
   EXPECT_LT(run->iteration, lru->iteration);
 }
 
-// When activations go, memory dips before the update: the optimiser's states come in there, not when the
+// When activations go, memory dips before the update: the optimizer's states come in there, not when the
 // update asks.
 TEST(BlockMachineTest, OptimiserStatesComeInWhileMemoryDips) {
   const TrainingJob job;

@@ -38,8 +38,8 @@ TEST(DriveLoadsTest, SpreadsByRate) {
   EXPECT_EQ(on_first, 300);
 }
 
-// Nothing else under way, the host has all of the link; a drive has its share of it, and goes alone where it
-// shares its limit.
+// The host has all of the link if nothing else is under way; a drive has its share of it, and goes alone
+// where it shares its limit.
 TEST(CopyQueuesTest, TheLinkIsShared) {
   Machine machine = WithDrives(PlainMachine(1, 1), {{0.6e9, 0.6e9}, {0.2e9, 0.2e9}});
   CopyQueues queues(machine);

@@ -57,7 +57,7 @@ TEST(ExecuteTest, MovesInTheShadowOfKernels) {
   }
 }
 
-// With kernels of 5 ms, kernel 5 waits from 25 to 55 for memory and kernel 11 from 85 to 115 for bytes.
+// Kernels last 5 ms: kernel 5 waits from 25 to 55 for memory and kernel 11 from 85 to 115 for bytes.
 TEST(ExecuteTest, StallsAreMeasuredByCause) {
   for (PlanTier tier : {PlanTier::kHost, PlanTier::kDisk}) {
     const Execution run =
@@ -79,7 +79,7 @@ TEST(ExecuteTest, LatencyAddsToEachMove) {
   EXPECT_EQ(run.iteration, 124 * kMilli);
 }
 
-// Without a plan, kernel 5 does not fit at 25 ms; 60 MB leave (parts of 60 and 40), and come back after
+// There is no plan: kernel 5 does not fit at 25 ms; 60 MB leave (parts of 60 and 40), and come back after
 // kernel 6.
 TEST(ExecuteTest, EvictsInNeedWithoutAPlan) {
   ExecutionOptions options;

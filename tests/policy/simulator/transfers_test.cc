@@ -1,4 +1,4 @@
-// What moves, seen through what the simulator makes of it: that each drive moves no more than it can.
+// The transfers, seen in the simulator's results: each drive moves no more than it can.
 
 #include "policy/simulator/transfers.h"
 

@@ -84,7 +84,7 @@ TEST(IterationFinderTest, BlocksCountAndTagsCount) {
 }
 
 TEST(IterationFinderTest, GrowsPastEqualMicroBatches) {
-  // Four equal micro-batches and an optimiser: M M M M O.
+  // Four equal micro-batches and an optimizer: M M M M O.
   const std::vector<uint64_t> micro = Iteration(0, 20);
   std::vector<uint64_t> iteration;
   for (int i = 0; i < 4; ++i) iteration.insert(iteration.end(), micro.begin(), micro.end());

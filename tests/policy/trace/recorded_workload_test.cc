@@ -94,7 +94,7 @@ TEST(RecordedWorkloadTest, ALifeOverTheIterationsEndWraps) {
   EXPECT_THAT(lifetimes.live_bytes, ElementsAre(6 * kMiB, 6 * kMiB, 4 * kMiB, 4 * kMiB, 6 * kMiB, 6 * kMiB));
   EXPECT_EQ(lifetimes.last_live[1], 1u);
   EXPECT_TRUE(lifetimes.live_at_start[1]);
-  // From kernel 4 to kernel 1 of the next iteration it is idle, and nowhere else.
+  // It is idle from kernel 4 to kernel 1 of the next iteration, and nowhere else.
   const auto idle = std::ranges::find(lifetimes.intervals, 1u, &IdleInterval::tensor);
   ASSERT_NE(idle, lifetimes.intervals.end());
   EXPECT_EQ(idle->after, 4u);
@@ -177,8 +177,8 @@ TEST(RecordedWorkloadTest, LivesOfRandomJobsAgreeWithAWalkOverTwoIterations) {
     const uint32_t start = iteration_launches + static_cast<uint32_t>(random() % iteration_launches);
     const RecordedWorkload recorded = Record(trace, start, iteration_launches, job.sizes);
     ASSERT_TRUE(CheckWorkload(recorded.workload).ok());
-    // What the job itself says: a block of no temporary is always there, a temporary from its first use to
-    // its free.
+    // The job's own account: a block of no temporary is always there, a temporary from its first use to its
+    // free.
     std::vector<int64_t> live(iteration_launches, 0);
     std::set<TraceBlock> temporary;
     for (const RandomJob::Temporary& one : job.temporaries) {

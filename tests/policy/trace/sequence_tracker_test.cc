@@ -168,7 +168,7 @@ TEST(SequenceTrackerTest, LengthsInRandomOrderAreASequenceEach) {
       const uint64_t length = 1 + random() % 3;
       const Letters iteration = IterationOfLength(length);
       const uint64_t followed = job.RunIteration(iteration);
-      // Without marks an iteration is a sequence when it has come twice after its beginning was guessed.
+      // An iteration without marks is a sequence when it has come twice after its beginning was guessed.
       if (marks ? seen[length - 1] > 0 && i > 2 : i >= 20) {
         EXPECT_GE(followed, iteration.size() - 3) << i;
       }

@@ -14,7 +14,7 @@ namespace {
 // The place after the last of these launches.
 std::optional<SequencePlace> After(KnownSequences* sequences, const Letters& letters) {
   for (const uint64_t letter : letters) sequences->Record(letter);
-  return sequences->Recognise();
+  return sequences->Recognize();
 }
 
 TEST(KnownSequencesTest, IdsAreNotGivenAgainWhenAllIsForgotten) {
@@ -191,7 +191,7 @@ TEST(KnownSequencesTest, WhatCameBeforeAGapDoesNotCount) {
   sequences.Add(Range(0, 10));
   After(&sequences, {3});
   sequences.ForgetLatest();
-  EXPECT_FALSE(sequences.Recognise().has_value());
+  EXPECT_FALSE(sequences.Recognize().has_value());
   EXPECT_FALSE(After(&sequences, {4}).has_value());
   EXPECT_TRUE(After(&sequences, {5}).has_value());
 }
@@ -259,7 +259,7 @@ TEST(KnownSequencesTest, AgreesWithASearchThroughAllPlaces) {
             if (run == longest) ++best;
           }
         }
-        const std::optional<SequencePlace> place = known.Recognise();
+        const std::optional<SequencePlace> place = known.Recognize();
         const uint32_t needed = places == 1 ? 2 : best == 1 ? 8 : 16;
         ASSERT_EQ(place.has_value(), places > 0 && places <= 64 && longest >= needed);
         if (!place) continue;

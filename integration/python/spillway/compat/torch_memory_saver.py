@@ -28,8 +28,8 @@ class TorchMemorySaver:
 
     @contextlib.contextmanager
     def region(self, tag=_DEFAULT_TAG, enable_cpu_backup=False, enable_disk_backup=False, cpu_backup_backend=None):
-        """What is allocated inside can be paused under that tag. Without a backup its bytes are dropped at a pause; where they go
-        with one, host memory or the disk, Spillway decides."""
+        """Makes tensors allocated inside pausable under that tag. A pause drops their bytes if there is no backup; Spillway decides
+        whether a backup is in host memory or on the disk."""
         if enable_cpu_backup and enable_disk_backup:
             raise ValueError("enable_cpu_backup and enable_disk_backup exclude each other")
         if tag not in self._tags:
@@ -39,12 +39,12 @@ class TorchMemorySaver:
 
     @contextlib.contextmanager
     def disable(self):
-        """What is allocated inside cannot be paused, whatever region is around it."""
+        """Excludes tensors allocated inside from pauses, whatever region is around it."""
         with pausing.region(None):
             yield
 
     def pause(self, tag=None):
-        """The memory of that tag goes, or of all tags; addresses stay. A tag that no region had has nothing to pause."""
+        """Gives up the memory of that tag, or of all tags; addresses stay. A tag that no region had pauses nothing."""
         paused = []
         try:
             for known in self._known(tag):
@@ -56,7 +56,7 @@ class TorchMemorySaver:
             raise
 
     def resume(self, tag=None):
-        """The memory is there again. Bytes with a backup come back before they are used."""
+        """Takes the memory back. Bytes with a backup come back before they are used."""
         for known in self._known(tag):
             pausing.resume(known)
 
@@ -116,7 +116,7 @@ class TorchMemorySaver:
     @hook_mode.setter
     def hook_mode(self, mode):
         if mode not in _MODES:
-            raise ValueError(f"hook_mode is one of {', '.join(_MODES)}, and not {mode!r}")
+            raise ValueError(f"hook_mode must be one of {', '.join(_MODES)}, not {mode!r}")
         self._hook_mode = mode
 
     @property
@@ -132,7 +132,7 @@ class TorchMemorySaver:
         """Raises where the folder is none of SPILLWAY_DIRS, which alone says where bytes may lie."""
         folders = [entry["path"] for entry in engine_api.stats().get("directories", [])]
         if not any(os.path.realpath(path) == os.path.realpath(folder) for folder in folders):
-            raise ValueError(f"{path} is no folder of SPILLWAY_DIRS ({', '.join(folders) or 'none'}): name it there")
+            raise ValueError(f"{path} is not in SPILLWAY_DIRS ({', '.join(folders) or 'none'}): add it there")
 
 
 def _backend_named():

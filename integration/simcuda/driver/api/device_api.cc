@@ -17,7 +17,7 @@ struct AttributeRow {
   int value;
 };
 
-// What is not listed is 0: absent.
+// An attribute that is not listed is 0: absent.
 constexpr AttributeRow kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},

@@ -273,7 +273,7 @@ SIMCUDA_API CUresult cuEventDestroy_v2(CUevent handle) {
     std::lock_guard<std::mutex> lock(simcuda::GetPool().mutex);
     simcuda::GetPool().unused.push_back(event);
   }
-  // The event is gone; like every call it tells of a context that has failed.
+  // The event is gone; like every call this one reports a context that has failed.
   const simcuda::Context* context = simcuda::CurrentContext();
   return context == nullptr ? CUDA_SUCCESS : context->status();
 }

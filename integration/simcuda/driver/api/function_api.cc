@@ -1,4 +1,4 @@
-// Driver functions: what can be asked of a function or kernel.
+// Driver functions: queries of a function or kernel.
 #include <algorithm>
 
 #include "integration/simcuda/driver/core/fail_points.h"
@@ -9,8 +9,8 @@
 namespace simcuda {
 namespace {
 
-// Most questions are for a CUfunction or for a CUkernel, not for either. `code`: what a handle that is none
-// gets.
+// Most queries take either a CUfunction or a CUkernel, not both. `code`: the error for a handle of another
+// kind.
 CUresult EnterFunction(const void* handle, HandleKind kind, FunctionHandle** function,
                        CUresult code = CUDA_ERROR_INVALID_HANDLE) {
   if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
@@ -19,7 +19,7 @@ CUresult EnterFunction(const void* handle, HandleKind kind, FunctionHandle** fun
   return BadHandle(handle, kind == HandleKind::kKernel ? "a CUkernel" : "a CUfunction", code);
 }
 
-// What is written of these three is no more than INVALID_VALUE, also for null and for an object of zeros.
+// CUDA's documentation of these three has INVALID_VALUE alone, also for null and for an object of zeros.
 constexpr CUresult kBadQuery = CUDA_ERROR_INVALID_VALUE;
 
 CUresult GetParameter(const void* handle, HandleKind kind, size_t index, size_t* offset, size_t* size) {
@@ -113,7 +113,7 @@ SIMCUDA_API CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t*
   SIMCUDA_FAIL_POINT(cuKernelGetParamInfo);
   return simcuda::GetParameter(kernel, HandleKind::kKernel, index, offset, size);
 }
-// Of toolkit 13.2: declared here, since older headers lack them.
+// Both are of toolkit 13.2, and declared here, since older headers lack them.
 SIMCUDA_API CUresult cuFuncGetParamCount(CUfunction function, size_t* count) {
   return simcuda::GetParameterCount(function, HandleKind::kFunction, count);
 }

@@ -14,7 +14,7 @@ simcuda::LookUp Find(const char* symbol, int version, cuuint64_t flags) {
 
 }  // namespace
 
-// What is not there is an error of the first form alone, which then leaves the pointer as it is.
+// A missing function is an error in the first form alone, which then leaves the pointer as it is.
 SIMCUDA_API CUresult cuGetProcAddress(const char* symbol, void** address, int version, cuuint64_t flags) {
   if (symbol == nullptr || address == nullptr || (flags & ~kKnownFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   const simcuda::LookUp found = Find(symbol, version, flags);

@@ -16,7 +16,7 @@ namespace {
 
 using Lock = std::lock_guard<std::mutex>;
 
-// Copies up to *count handles out, or tells how many there are; the rest of a longer array becomes null.
+// Copies up to *count handles out, or returns their number; the rest of a longer array becomes null.
 template <typename Handle>
 CUresult Give(const std::vector<Handle>& all, Handle* handles, size_t* count) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -100,7 +100,7 @@ CUresult ChangeDependencies(CUgraph handle, const CUgraphNode* from, const CUgra
                             bool add) {
   return WithGraph(handle, [&](Graph& graph) {
     if (count != 0 && (from == nullptr || to == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-    for (const bool change : {false, true}) {  // all are looked at before any is changed
+    for (const bool change : {false, true}) {  // all are checked before any is changed
       for (size_t i = 0; i < count; ++i) {
         GraphNode* before = Graph::NodeFromHandle(from[i]);
         GraphNode* after = Graph::NodeFromHandle(to[i]);
@@ -170,7 +170,7 @@ CUresult LaunchGraph(CUgraphExec handle, CUstream stream_handle) {
   return whole->Submit(*stream);
 }
 
-// Nothing is prepared on a device before the first launch.
+// Does nothing, since the stand-in prepares nothing on a device before the first launch.
 template <Form kForm>
 CUresult Upload(CUgraphExec handle, CUstream stream_handle) {
   Stream* stream = nullptr;

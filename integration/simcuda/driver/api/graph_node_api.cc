@@ -60,8 +60,8 @@ CUresult Replace(CUgraphExec exec, bool in_exec, CUgraphNode handle, OperationPt
   return CUDA_SUCCESS;
 }
 
-// The handle that a node names, of the kind of the member that it stands in: `kern` is looked at when `func`
-// is null.
+// The handle that a node names, of the kind of the member that it stands in: `kern` is used when `func` is
+// null.
 template <typename Parameters>
 CUresult GetFunction(const Parameters& parameters, CUfunction* function) {
   *function = parameters.func;

@@ -46,7 +46,7 @@ SIMCUDA_API CUresult cuMemFree_v2(CUdeviceptr pointer) {
   Mapping allocation;
   if (!GetAddressSpace().FindAllocation(pointer, &allocation)) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult result = simcuda::CheckUnsafeCall(); result != CUDA_SUCCESS) return result;
-  // A free waits for the work of the context that owns the memory; what other contexts still do is misuse.
+  // A free waits for the work of the context that owns the memory; work of other contexts on it is misuse.
   static_cast<Context*>(allocation.context)->Synchronize();
   simcuda::CheckNobodyTouches(allocation.start, allocation.size, "cuMemFree");
   simcuda::CallTime time(simcuda::Call::kFree);

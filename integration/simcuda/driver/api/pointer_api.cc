@@ -1,4 +1,4 @@
-// Driver functions: what an address is.
+// Driver functions: queries of an address.
 #include <cstring>
 
 #include "integration/simcuda/driver/copies/host_memory.h"
@@ -11,7 +11,7 @@
 namespace simcuda {
 namespace {
 
-// What the driver knows about one address.
+// The driver's facts about one address.
 struct Known {
   bool known = false;
   bool host = false;
@@ -49,7 +49,7 @@ void Put(void* data, Value value) {
   std::memcpy(data, &value, sizeof(value));
 }
 
-// Drivers write so many bytes of an answer that is true or false, and nobody has said how many.
+// Drivers write this many bytes for an answer that is true or false; no document gives the number.
 size_t BooleanBytes() { return static_cast<size_t>(GetSettings().boolean_bytes.load()); }
 
 void PutBoolean(void* data, bool value) {

@@ -1,5 +1,5 @@
 // Driver functions: prefetches and discards. They are for managed memory, of which there is none here:
-// whatever range they are given they refuse, as a driver does for memory of other kinds.
+// they refuse every range, as a driver does for memory of other kinds.
 #include "integration/simcuda/driver/core/fail_points.h"
 #include "integration/simcuda/driver/execution/context.h"
 #include "integration/simcuda/driver/machine/driver.h"

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kTag = 0x5348415245313233;
 
-// What the descriptor's file says.
+// The content of the descriptor's file.
 struct Shared {
   uint64_t tag;
   uint64_t process;

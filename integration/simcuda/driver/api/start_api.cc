@@ -22,8 +22,9 @@
 namespace simcuda {
 namespace {
 
-// Work that is still queued uses what static destructors are about to take away; a GPU would be switched off
-// here. Where nothing but waits for words is left, nobody is there to write them.
+// Waits for queued work, which uses objects that static destructors are about to destroy; a GPU would be
+// switched off here. A wait for a word is given up after a second if only such waits are left: nobody is
+// there to write the words.
 void DrainStreams() {
   constexpr int64_t kLongestNs = 10'000'000'000;
   constexpr int64_t kLongestForWordsNs = 1'000'000'000;

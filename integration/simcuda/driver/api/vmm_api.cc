@@ -145,7 +145,7 @@ SIMCUDA_API CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUme
   SIMCUDA_FAIL_POINT(cuMemSetAccess);
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (descriptions == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
-  // All are looked at before any is carried out.
+  // All are checked before any is carried out.
   for (size_t i = 0; i < count; ++i) {
     if (!simcuda::IsAccess(descriptions[i].flags)) return CUDA_ERROR_INVALID_VALUE;
   }

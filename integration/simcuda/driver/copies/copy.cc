@@ -98,7 +98,7 @@ class CopyWork : public Work {
   }
 
  private:
-  // With the times of a machine's profile.
+  // Takes the times of a machine's profile.
   void RunAsOn(const HardwareProfile& profile, Stream& stream) {
     int64_t begin = stream.begin_ns(), end = 0, move_ns = 0;
     bool moved = false;

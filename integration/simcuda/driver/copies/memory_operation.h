@@ -1,6 +1,6 @@
 // Words that a stream reads or writes by itself: cuStreamWaitValue, cuStreamWriteValue and their batches,
-// also as nodes that a capture records. A wait looks at its word again and again on the stream's thread,
-// until it is there or the context fails. No other event ends it: the end of the process does not wait for it
+// also as nodes that a capture records. A wait reads its word again and again on the stream's thread, until
+// it is there or the context fails. No other event ends it: the end of the process does not wait for it
 // (start_api.cc).
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_COPIES_MEMORY_OPERATION_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_COPIES_MEMORY_OPERATION_H_

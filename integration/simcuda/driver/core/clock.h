@@ -10,7 +10,7 @@
 
 namespace simcuda {
 
-// The interval at which a thread looks that waits for memory which another process, or the host, writes.
+// The interval at which a waiting thread reads memory that another process, or the host, writes.
 inline constexpr int64_t kPollNs = 20'000;
 
 // Returns nanoseconds since a time that is the same until the machine restarts.

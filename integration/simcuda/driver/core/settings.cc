@@ -217,13 +217,13 @@ bool ParseBytes(const std::string& text, int64_t* bytes) {
   return false;
 }
 
-SetResult SetByName(const std::string& name, const std::string& value, bool initialised) {
+SetResult SetByName(const std::string& name, const std::string& value, bool initialized) {
   Settings& settings = GetSettings();
   for (const auto& [file, path] : {std::pair{"LOG", &settings.log_file},
                                    {"STATS", &settings.stats_file},
                                    {"MACHINE", &settings.machine_file}}) {
     if (name != file) continue;
-    if (initialised) return SetResult::kTooLate;
+    if (initialized) return SetResult::kTooLate;
     *path = value;
     return SetResult::kOk;
   }
@@ -238,7 +238,7 @@ SetResult SetByName(const std::string& name, const std::string& value, bool init
   for (size_t i = 0; i < count; ++i) {
     const Row& row = rows[i];
     if (name != row.name) continue;
-    if (initialised && row.changeable == Changeable::kBeforeInit) return SetResult::kTooLate;
+    if (initialized && row.changeable == Changeable::kBeforeInit) return SetResult::kTooLate;
     int64_t parsed = 0;
     if (!Parse(row.kind, value, &parsed)) return SetResult::kBadValue;
     row.value->store(parsed);

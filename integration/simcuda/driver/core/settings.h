@@ -94,8 +94,8 @@ bool ReadEnvironment();
 
 enum class SetResult { kOk, kUnknownName, kBadValue, kTooLate };
 
-// Sets one setting by the name that follows SIMCUDA_. `initialised`: whether cuInit has succeeded.
-SetResult SetByName(const std::string& name, const std::string& value, bool initialised);
+// Sets one setting by the name that follows SIMCUDA_. `initialized`: whether cuInit has succeeded.
+SetResult SetByName(const std::string& name, const std::string& value, bool initialized);
 
 // Reads "2GiB", "500MB", "4096" in bytes. Returns false if the text is malformed, zero or out of range.
 bool ParseBytes(const std::string& text, int64_t* bytes);

@@ -26,14 +26,14 @@ namespace {
 
 using Hex = unsigned long long;
 
-// What the signal handler saw last on this thread.
+// The signal handler's last message on this thread.
 thread_local char t_fault_text[1024];
 
 struct sigaction g_previous_segv;
 struct sigaction g_previous_bus;
 
 // Straight to the descriptor: stdio's lock may be held by the thread that faulted.
-__attribute__((format(printf, 1, 2))) void Say(const char* format, ...) {
+__attribute__((format(printf, 1, 2))) void PrintLine(const char* format, ...) {
   char line[1024];
   va_list arguments;
   va_start(arguments, format);
@@ -63,25 +63,26 @@ void EndAtFault(uint64_t address) {
     if (helped == nullptr && other.RunsOperation() && other.CopyRunningName(name, sizeof(name)))
       helped = &other;
   });
-  Say("simcuda: device address 0x%llx was touched but is not mapped: %s; touched by a thread beside \"%s\"\n",
+  PrintLine(
+      "simcuda: device address 0x%llx was touched but is not mapped: %s; touched by a thread beside \"%s\"\n",
       static_cast<Hex>(address), AddressText(address).c_str(), name);
   if (helped == nullptr || !GetAddressSpace().LetIn(address))
     StopLoudly();  // a host's own touch ends a process
   helped->context()->Fail(CUDA_ERROR_ILLEGAL_ADDRESS, "a kernel's helper thread touched unmapped memory");
 }
 
-void SayWhoTouched(uint64_t address) {
+void PrintAccessor(uint64_t address) {
   Stream* own = CurrentStreamOfThread();
   char name[256];
   if (own != nullptr && own->CopyRunningName(name, sizeof(name))) {
-    Say("simcuda: touched by kernel or copy \"%s\" on stream %llu (device %d)\n", name,
-        static_cast<Hex>(own->id()), own->context()->device().ordinal());
+    PrintLine("simcuda: touched by kernel or copy \"%s\" on stream %llu (device %d)\n", name,
+              static_cast<Hex>(own->id()), own->context()->device().ordinal());
   } else {
-    Say("simcuda: touched by a host thread (tid %ld), not by a kernel\n", syscall(SYS_gettid));
+    PrintLine("simcuda: touched by a host thread (tid %ld), not by a kernel\n", syscall(SYS_gettid));
   }
   ForEachStream([own, &name](Stream& stream) {
     if (&stream == own || !stream.CopyRunningName(name, sizeof(name))) return;
-    Say("simcuda: at the same time stream %llu runs \"%s\"\n", static_cast<Hex>(stream.id()), name);
+    PrintLine("simcuda: at the same time stream %llu runs \"%s\"\n", static_cast<Hex>(stream.id()), name);
   });
 }
 
@@ -107,9 +108,9 @@ void OnFault(int signal_number, siginfo_t* info, void* context) {
     return;
   }
   if (info->si_code == SEGV_PKUERR) {  // in every mode as on hardware
-    Say("simcuda: device address 0x%llx was touched by who may not (SIMCUDA_PROTECTION_KEYS): %s\n",
-        static_cast<Hex>(address), AddressText(address).c_str());
-    SayWhoTouched(address);
+    PrintLine("simcuda: device address 0x%llx was touched by who may not (SIMCUDA_PROTECTION_KEYS): %s\n",
+              static_cast<Hex>(address), AddressText(address).c_str());
+    PrintAccessor(address);
     ChainTo(signal_number == SIGSEGV ? g_previous_segv : g_previous_bus, signal_number, info, context);
     errno = saved_errno;
     return;
@@ -128,17 +129,17 @@ void OnFault(int signal_number, siginfo_t* info, void* context) {
   if (mode == Mode::kReport) {
     const uint64_t count = ++GetStats().missed_accesses;
     if (count <= 20) {
-      Say("simcuda: missed access %llu to 0x%llx: %s\n", static_cast<Hex>(count), static_cast<Hex>(address),
-          AddressText(address).c_str());
-      SayWhoTouched(address);
+      PrintLine("simcuda: missed access %llu to 0x%llx: %s\n", static_cast<Hex>(count),
+                static_cast<Hex>(address), AddressText(address).c_str());
+      PrintAccessor(address);
     }
     if (!space.LetIn(address)) StopLoudly();
     errno = saved_errno;
     return;
   }
-  Say("simcuda: device address 0x%llx was touched but is not mapped: %s\n", static_cast<Hex>(address),
-      AddressText(address).c_str());
-  SayWhoTouched(address);
+  PrintLine("simcuda: device address 0x%llx was touched but is not mapped: %s\n", static_cast<Hex>(address),
+            AddressText(address).c_str());
+  PrintAccessor(address);
   ++GetStats().missed_accesses;
   StopLoudly();
 }
@@ -195,8 +196,8 @@ void CheckNobodyTouches(uint64_t start, uint64_t size, const char* call) {
     stream_id = stream.id();
   });
   if (user.empty()) return;
-  Say("simcuda: %s of [0x%llx, +%llu) while %s on stream %llu will touch it\n", call, static_cast<Hex>(start),
-      static_cast<Hex>(size), user.c_str(), static_cast<Hex>(stream_id));
+  PrintLine("simcuda: %s of [0x%llx, +%llu) while %s on stream %llu will touch it\n", call,
+            static_cast<Hex>(start), static_cast<Hex>(size), user.c_str(), static_cast<Hex>(stream_id));
   ++GetStats().misuses;
   if (mode == Mode::kStrict) StopLoudly();
 }

@@ -1,7 +1,6 @@
 // The part of an interprocess event that processes share: how many records were made, and how many of them
-// the streams have reached. It lies in a file without a name that every process maps. A wait looks at it
-// again and again, every 20 us. event_api.cc creates and opens it; the threads of streams record, reach and
-// wait.
+// the streams have reached. It lies in a file without a name that every process maps. A wait reads it again
+// and again, every 20 us. event_api.cc creates and opens it; the threads of streams record, reach and wait.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_EXECUTION_IPC_EVENT_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_EXECUTION_IPC_EVENT_H_
 

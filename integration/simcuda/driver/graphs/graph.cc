@@ -175,8 +175,8 @@ bool MayBeInBody(const Operation& operation) {
   }
 }
 
-// What an executable graph does for the node; null when that cannot be done. Appends the conditions at any
-// depth.
+// Returns the operation that an executable graph makes of the node; null when there is none. Appends the
+// conditions at any depth.
 OperationPtr Instantiated(const GraphNode& node, std::vector<uint64_t>* conditions) {
   const auto* conditional = dynamic_cast<const ConditionalOperation*>(node.operation.get());
   if (conditional == nullptr) return node.operation;

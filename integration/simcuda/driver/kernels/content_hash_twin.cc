@@ -17,7 +17,7 @@ namespace {
 using spillway::allocator::ContentHash;
 namespace content_hash = spillway::allocator::content_hash;
 
-// Where large copies move samples, the other bytes are nobody's: the same samples are hashed.
+// Hashes the samples that large copies move in place of all bytes: the other bytes are not defined.
 void AddSamples(uint64_t data, uint64_t bytes, ContentHash* sum) {
   for (uint64_t at = 0; at + kSampleBytes <= bytes; at += kSampleEvery) {
     const uint64_t first = at / content_hash::kVectorBytes;

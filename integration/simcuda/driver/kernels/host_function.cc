@@ -63,7 +63,7 @@ CUresult AddCallback(CUstream handle, CUstreamCallback function, void* data, uns
   Stream* stream = nullptr;
   if (CUresult result = EnterStream(handle, kForm, &stream); result != CUDA_SUCCESS) return result;
   if (function == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  // Callbacks cannot become nodes: on a capturing stream they harm the capture, as a synchronisation does.
+  // Callbacks cannot become nodes: on a capturing stream they harm the capture, as a synchronization does.
   if (CUresult result = CheckStreamUse(*stream); result != CUDA_SUCCESS) return result;
   stream->context()->Enqueue(*stream, new CallbackWork(function, handle, data));
   return CUDA_SUCCESS;

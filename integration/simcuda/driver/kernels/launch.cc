@@ -99,7 +99,7 @@ class KernelWork : public Work {
     Log(stream, begin, NowNs());
   }
 
-  // With the times of a machine's profile: at least that of its table, longer by what the kernel reaches over
+  // Takes the times of a machine's profile: at least that of its table, longer by the kernel's accesses over
   // the link, and never less than the host took.
   void RunAsOn(const HardwareProfile& profile, int64_t least, Stream& stream) {
     const int64_t begin = stream.begin_ns();
@@ -233,7 +233,7 @@ CUresult CheckLaunch(CUfunction handle, const LaunchShape& shape, void** paramet
   return none && !(*function)->kernel->parameters.empty() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-// What a launch takes for itself: the kernel's code, and once on a device the local memory of all kernels.
+// Takes a launch's own memory: the kernel's code, and once on a device the local memory of all kernels.
 CUresult TakeMemory(FunctionHandle* function, Device* device) {
   if (CUresult result = function->LoadCode(device); result != CUDA_SUCCESS) return result;
   return device->TakeLocalMemory() ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

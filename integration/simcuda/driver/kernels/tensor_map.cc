@@ -1,5 +1,5 @@
-// Driver functions: tensor maps. The 128 bytes are in a layout of ours. As on hardware the address is shifted
-// and split over two words, sizes are stored less one and strides in units of 16 bytes, so nothing of it
+// Driver functions: tensor maps. The 128 bytes are in a layout of ours. The address is shifted and split over
+// two words, as on hardware, sizes are stored less one and strides in units of 16 bytes, so that no part
 // looks like a pointer.
 #include <algorithm>
 #include <cstring>

@@ -23,7 +23,7 @@ int Key() { return g_key.load(std::memory_order_relaxed); }
 
 bool Protect(uint64_t address, uint64_t size, int protection, int key) {
   void* const pages = reinterpret_cast<void*>(address);
-  // Without keys the kernel knows not even everybody's.
+  // A kernel without keys does not even know the default key.
   return (Key() == kNoKey ? mprotect(pages, size, protection)
                           : pkey_mprotect(pages, size, protection, key)) == 0;
 }

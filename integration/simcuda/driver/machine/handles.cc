@@ -41,7 +41,7 @@ const char* CalledFunction() {
 
 }  // namespace
 
-// What a pointer is, in words.
+// A description of a pointer for messages.
 class HandleText {
  public:
   explicit HandleText(const void* handle) {

@@ -32,9 +32,9 @@ class Reader {
     if (error_.empty()) error_ = what;
   }
   bool Knows(const Json& object, const std::string& where, std::initializer_list<const char*> keys);
-  // The chosen end of a figure.
+  // The value of a figure, or its chosen end.
   double Figure(const Json& figure, const std::string& where);
-  // That of object[key], 0 where it is left out.
+  // The figure at object[key]; 0 if it is absent.
   double Optional(const Json& object, const char* key, const std::string& where);
   double Rate(const Json& object, const char* key, const std::string& where);
   void ReadCalls(const Json& calls, HardwareProfile* profile);

@@ -90,7 +90,7 @@ int64_t ThreadCpuNs() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// A thread's own time line: what its last wait was late by is taken off the next call.
+// A thread's own time line: the delay of its last wait is taken off the next call.
 struct OwnTime {
   int64_t late_ns = 0;
   int64_t at_ns = 0;
@@ -129,7 +129,7 @@ bool WaitsFor(Held held, Held other) {
          (held == Held::kContext && other == Held::kMemory && GetSettings().hardware_waits.load() != 0);
 }
 
-// From when to when the call holds its lock.
+// The times at which a call came, and between which it holds its lock.
 struct Slot {
   int64_t came_ns, begin_ns, end_ns;
 };

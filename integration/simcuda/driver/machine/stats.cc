@@ -38,7 +38,7 @@ void PrintList(std::FILE* file, const char* key, const uint64_t* values) {
   std::fprintf(file, "],\n");
 }
 
-// What calls cost by the profile in force; times are as stretched.
+// Writes the costs of calls by the profile in force; times are stretched.
 void WriteHardware(std::FILE* file) {
   simcuda_hardware_stats costs = {};
   costs.struct_bytes = sizeof(costs);
@@ -64,7 +64,8 @@ void WriteHardware(std::FILE* file) {
   std::fprintf(file, "\n    }\n  }\n");
 }
 
-// By function: how often it was called, and how often its rule (SIMCUDA_FAIL) made it fail.
+// Writes the number of calls of each function with a rule (SIMCUDA_FAIL), and of those that the rule made
+// fail.
 void PrintRules(std::FILE* file) {
   std::fprintf(file, "  \"failures\": {");
   const char* before = "";

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kNone = -1;
 
-// As nvidia-smi writes it: GPU-8-4-4-4-12 hexadecimal digits.
+// Returns a UUID as nvidia-smi writes it: GPU-8-4-4-4-12 hexadecimal digits.
 std::string UuidText(int number) {
   std::string text = "GPU-";
   const std::string bytes = DeviceUuid(number);

@@ -1,5 +1,4 @@
-// AddressSpace, second part: plain allocations (cuMemAlloc), and what is remembered of addresses that are
-// gone.
+// AddressSpace, second part: plain allocations (cuMemAlloc), and records of addresses that are gone.
 #include <unistd.h>
 
 #include <cstdio>

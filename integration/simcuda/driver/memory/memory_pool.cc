@@ -52,7 +52,7 @@ void AdviseForDevice(uint64_t start, uint64_t size) {
   if (size >= kHugePage) madvise(Pointer(start), size, MADV_HUGEPAGE);
 }
 
-// Makes a part of the visible stretch as it was at first. A fresh mapping merges with its neighbours; without
+// Makes a part of the visible stretch as it was at first. A fresh mapping merges with its neighbors; without
 // it every address that was ever in use would count against vm.max_map_count for good.
 bool Forget(uint64_t address, uint64_t size) {
   return mmap(Pointer(address), size, PROT_NONE, kReserved | MAP_FIXED, -1, 0) != MAP_FAILED;

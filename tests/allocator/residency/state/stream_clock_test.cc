@@ -69,14 +69,14 @@ TEST_F(StreamClockTest, AStreamThatGoesAndCannotBeRecordedOnIsWaitedFor) {
 }
 
 // Handles that are no streams; the driver answers so.
-class MadeUpStreams {
+class SyntheticStreams {
  public:
-  explicit MadeUpStreams(size_t count = 3 * StreamClock::kMaxStreams) : zeros_((count + 1) * kBytes) {
+  explicit SyntheticStreams(size_t count = 3 * StreamClock::kMaxStreams) : zeros_((count + 1) * kBytes) {
     SetSimcuda("HANDLES", "answer");
   }
-  ~MadeUpStreams() { SetSimcuda("HANDLES", "stop"); }
-  MadeUpStreams(const MadeUpStreams&) = delete;
-  MadeUpStreams& operator=(const MadeUpStreams&) = delete;
+  ~SyntheticStreams() { SetSimcuda("HANDLES", "stop"); }
+  SyntheticStreams(const SyntheticStreams&) = delete;
+  SyntheticStreams& operator=(const SyntheticStreams&) = delete;
   CUstream operator[](size_t i) { return reinterpret_cast<CUstream>(zeros_.data() + i * kBytes); }
 
  private:
@@ -85,7 +85,7 @@ class MadeUpStreams {
 };
 
 TEST_F(StreamClockTest, IndicesOfDeadStreamsServeNewOnes) {
-  MadeUpStreams streams;
+  SyntheticStreams streams;
   for (int i = 0; i < 3 * StreamClock::kMaxStreams; ++i) {
     const CUstream handle = streams[i];
     ASSERT_NE(clock_.Find({handle, false}), kNoStream) << i;
@@ -121,14 +121,14 @@ TEST_F(StreamClockTest, ANewStreamDoesNotCompleteTheOldOnesWork) {
   const TimelineValue old = {clock_.Find({first, false}), clock_.Next(clock_.Find({first, false}), 1)};
   LaunchNothing(first);
   clock_.OnDestroy(first);
-  MadeUpStreams made_up;
+  SyntheticStreams synthetic;
   CUstream second = NewStream();
   StreamIndex index = kNoStream;
   for (int i = 1; index != old.stream; ++i) {
     ASSERT_LE(i, StreamClock::kMaxStreams);
     // The last index is the dead stream's.
     index =
-        i < StreamClock::kMaxStreams - 1 ? clock_.Find({made_up[i], false}) : clock_.Find({second, false});
+        i < StreamClock::kMaxStreams - 1 ? clock_.Find({synthetic[i], false}) : clock_.Find({second, false});
   }
   const TimelineValue value = {index, clock_.Next(index, 1)};
   EXPECT_GT(value.number, old.number);
@@ -144,7 +144,7 @@ TEST_F(StreamClockTest, ANewStreamDoesNotCompleteTheOldOnesWork) {
 // After a long life every place of the table has had a key. Streams that were never named come and go then, too.
 TEST_F(StreamClockTest, AStreamThatWasNeverNamedTakesNoOtherWithIt) {
   constexpr size_t kBefore = 65'536, kAlive = 512, kUnnamed = 4096;
-  MadeUpStreams streams(kBefore + kAlive + kUnnamed);
+  SyntheticStreams streams(kBefore + kAlive + kUnnamed);
   for (size_t i = 0; i < kBefore; ++i) {
     ASSERT_NE(clock_.Find({streams[i], false}), kNoStream);
     clock_.OnDestroy(streams[i]);
@@ -156,7 +156,7 @@ TEST_F(StreamClockTest, AStreamThatWasNeverNamedTakesNoOtherWithIt) {
 }
 
 TEST_F(StreamClockTest, MoreLivingStreamsThanIndicesAreRefused) {
-  MadeUpStreams streams;
+  SyntheticStreams streams;
   for (int i = 1; i < StreamClock::kMaxStreams; ++i) {
     ASSERT_NE(clock_.Find({streams[i], false}), kNoStream) << i;
   }

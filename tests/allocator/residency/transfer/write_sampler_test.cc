@@ -105,11 +105,11 @@ TEST_F(WriteSamplerTest, LooksEndWhenNothingIsLeftToLearn) {
   ASSERT_EQ(Learn(kReads, 0), Writes::kNo);
   ASSERT_EQ(Learn(kReads, 1), Writes::kNo);
   device_->Synchronize();
-  const uint64_t looks = (*device_)->writes()->looks();
+  const uint64_t looks = (*device_)->writes()->samples();
   EXPECT_GE(looks, WriteFacts::kSamplesForNo);
   for (int i = 0; i < 2000; ++i) Launch(kReads);
   device_->Synchronize();
-  EXPECT_LE((*device_)->writes()->looks(), looks + 1);  // one may have been on its way
+  EXPECT_LE((*device_)->writes()->samples(), looks + 1);  // one may have been on its way
 }
 
 // A block learnt to be read only is written by the same function: the drop finds out.
@@ -154,7 +154,7 @@ TEST_F(WriteSamplerTest, WithoutAHashNothingIsLookedAt) {
   Begin();
   for (int i = 0; i < 500; ++i) Launch(kWritesSecond);
   device_->Synchronize();
-  EXPECT_EQ((*device_)->writes()->looks(), 0u);
+  EXPECT_EQ((*device_)->writes()->samples(), 0u);
   EXPECT_EQ((*device_)->LearntWrites(), nullptr);
 }
 
@@ -164,7 +164,7 @@ TEST_F(WriteSamplerTest, WithoutPressureNothingIsLookedAt) {
   (*device_)->core()->pressure.store(false);
   for (int i = 0; i < 500; ++i) Launch(kWritesSecond);
   device_->Synchronize();
-  EXPECT_EQ((*device_)->writes()->looks(), 0u);
+  EXPECT_EQ((*device_)->writes()->samples(), 0u);
 }
 
 // A stale pointer of the set need not be mapped.
@@ -186,11 +186,11 @@ TEST_F(WriteSamplerTest, FreedBlocksOfASetAreLeftAlone) {
   }
 }
 
-std::atomic<int> untold_queries{0};
+std::atomic<int> failing_queries{0};
 CUresult QueryWithoutAnswer(CUevent event) {
   const CUresult answer = CoreDevice::Driver()->cuEventQuery(event);
-  if (answer != CUDA_ERROR_NOT_READY || untold_queries.load() <= 0) return answer;
-  untold_queries.fetch_sub(1);
+  if (answer != CUDA_ERROR_NOT_READY || failing_queries.load() <= 0) return answer;
+  failing_queries.fetch_sub(1);
   return CUDA_ERROR_UNKNOWN;
 }
 
@@ -202,19 +202,19 @@ TEST_F(WriteSamplerTest, ALookWhoseEndTheDriverDoesNotTellIsNotOver) {
   Begin();
   tests::Gate go;
   const auto held = [wait = go.Wait()](const auto&) { wait(); };
-  untold_queries.store(100);  // fewer than make an error the device's
+  failing_queries.store(100);  // fewer than make an error the device's
   ASSERT_EQ(device_->Launch(nullptr, {first_, second_}, held, kReads), CUDA_SUCCESS);
   ASSERT_TRUE(tests::WaitUntil([&] {
     (*device_)->thread()->Wake();
-    return untold_queries.load() <= 0;
+    return failing_queries.load() <= 0;
   }));
   AwaitPolls(*device_, 2);
-  EXPECT_EQ((*device_)->writes()->looks(), 0u);
+  EXPECT_EQ((*device_)->writes()->samples(), 0u);
   go.Open();
   device_->Synchronize();
   EXPECT_TRUE(tests::WaitUntil([&] {
     (*device_)->thread()->Wake();
-    return (*device_)->writes()->looks() == 1;
+    return (*device_)->writes()->samples() == 1;
   }));
   device_ = nullptr;
 }

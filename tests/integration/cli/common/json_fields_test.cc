@@ -50,17 +50,17 @@ TEST_F(JsonFieldsTest, TheFirstErrorIsKept) {
   EXPECT_FALSE(fields.Object("o")->Number("deep"));
   EXPECT_FALSE(fields.Number("n"));
   EXPECT_THAT(fields.Numbers("list"), IsEmpty());
-  EXPECT_EQ(Message(), "at.o.deep is of type array; accepted: a number of 0 or more");
+  EXPECT_EQ(Message(), "at.o.deep is of type array; expected: a number of 0 or more");
 }
 
 TEST_F(JsonFieldsTest, AnIndexBeyondItsListIsAnError) {
   EXPECT_THAT(Of(R"({"i": [0, 2]})").Indexes("i", 2), ElementsAre(0u));
-  EXPECT_EQ(Message(), "at.i[1] is 2; accepted: a whole number below 2, the length of its list");
+  EXPECT_EQ(Message(), "at.i[1] is 2; expected: a whole number below 2, the length of its list");
 }
 
 TEST_F(JsonFieldsTest, ColumnsOfOtherLengthsAreAnError) {
   Of(R"({"a": [1, 2], "c": [1, 2, 3]})").CheckEqualRows({"a", "b", "c"});
-  EXPECT_EQ(Message(), "at.c is a list of 3; accepted: 2, as of at.a");
+  EXPECT_EQ(Message(), "at.c is a list of 3; expected: 2, as of at.a");
 }
 
 }  // namespace

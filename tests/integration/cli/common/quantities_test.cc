@@ -23,7 +23,7 @@ TEST(QuantitiesTest, ASizeIsNoRate) {
   EXPECT_TRUE(ReadSize("gpu-memory", "2KiB", &bytes).ok());
   EXPECT_EQ(bytes, 2048u);
   EXPECT_EQ(ReadSize("gpu-memory", "2GB/s", &bytes).message(),
-            "gpu-memory=2GB/s is not accepted; accepted: bytes, for example 40GiB, 128GB, 0");
+            "gpu-memory=2GB/s is invalid; expected: bytes, for example 40GiB, 128GB, 0");
 }
 
 TEST(QuantitiesTest, ARateIsAtLeastAMegabyteASecond) {
@@ -31,7 +31,7 @@ TEST(QuantitiesTest, ARateIsAtLeastAMegabyteASecond) {
   EXPECT_TRUE(ReadRate("pcie", "1e6", &rate).ok());
   EXPECT_EQ(rate, 1e6);
   EXPECT_EQ(ReadRate("pcie", "1e5", &rate).message(),
-            "pcie=1e5 is not accepted; accepted: bytes/s, at least 1e6, for example 15.754e9, 3.2GB/s");
+            "pcie=1e5 is invalid; expected: bytes/s, at least 1e6, for example 15.754e9, 3.2GB/s");
 }
 
 }  // namespace

@@ -219,7 +219,7 @@ TEST(ChoiceTest, FilesThatAJobWouldBeRefusedForAreUnset) {
   EXPECT_TRUE(Find(facts, "metrics").dropped);
   EXPECT_EQ(
       Find(facts, "metrics").reason,
-      "/none/x.json is not accepted; accepted: the path of a file that can be written (/none/x.json: No such "
+      "/none/x.json is invalid; expected: the path of a file that can be written (/none/x.json: No such "
       "file or directory)");
   EXPECT_EQ(Find(facts, "trace").value, "/tmp/x.csv");
   EXPECT_EQ(ConfText(ChooseSettings(facts), "").find("metrics"), std::string::npos);

@@ -21,10 +21,10 @@ class DoctorTest(DoctorCase):
         for words in (r"ok  libraries +/.*, for PyTorch 2\.", r"ok  engine +can be opened", r"ok  system +Linux .* on x86_64",
                       r"ok  driver +CUDA 13\.\d, \S+/libcuda\.so\.1, without NVIDIA's kernel module: a stand-in for a GPU",
                       r"ok  GPU 0 +simcuda \(host memory\), 1\.00 GiB, .* free now, virtual memory management",
-                      r"ok  link of GPU 0 +to the GPU .*B/s, from it .*B/s; at once .*; figures of the stand-in, not of a GPU",
+                      r"ok  link of GPU 0 +to the GPU .*B/s, from it .*B/s; at once .*; rates of the stand-in, not of a GPU",
                       rf"ok  PyTorch +{self.minor()}\.0\+cu130, CUDA 13\.0, in .*: served", r"  membarrier ", r"  io_uring ",
                       rf"directory {self.spill} ", rf"rates of {self.spill} +writes .* in the second half\), reads ",
-                      r"ok  start +a job with the settings of this shell is let through",
+                      r"ok  start +a job with the settings of this shell is accepted",
                       rf"export SPILLWAY_DIRS={self.spill}  # as given", r"This machine is usable"):  # fmt: skip
             self.assertRegex(done.stdout, words)
         self.assertRegex(done.stderr, rf"spillway: {self.spill}: writing \.\.\.\n")
@@ -89,7 +89,7 @@ class DoctorTest(DoctorCase):
         done = run("--json", "--python", sys.executable, "--disk-seconds", "0", PYTHONPATH=str(self.site), **wrong)
         self.assertEqual(done.returncode, 1, done.stderr)
         facts = json.loads(done.stdout)
-        for line in (rf"unset SPILLWAY_METRICS  # {wrong['SPILLWAY_METRICS']} is not accepted; accepted: the path of a file",
+        for line in (rf"unset SPILLWAY_METRICS  # {wrong['SPILLWAY_METRICS']} is invalid; expected: the path of a file",
                      "unset SPILLWAY_DIRS  # SPILLWAY=observe moves nothing; without /no/such/folder",
                      "export SPILLWAY_DISK_RESERVE=3GiB  # as given"):
             self.assertRegex("\n".join(facts["lines"]), rf"(?m)^{line}")
@@ -103,7 +103,7 @@ class DoctorTest(DoctorCase):
         facts = self.facts(**preload)
         self.assertTrue(facts["pytorch"]["loads"])
         self.assertGreater(facts["driver"]["devices"][0]["free_bytes"], 700 * MIB)
-        self.expect(facts, "loading", "good", "has Spillway in it")
+        self.expect(facts, "loading", "good", "loads Spillway")
 
     def test_an_image_can_be_built_without_a_gpu(self):
         done = run("--installation", "--python", sys.executable, device=False, PYTHONPATH=str(self.site))
@@ -148,12 +148,12 @@ class DoctorTest(DoctorCase):
         self.assertRegex(found["found"], r"such days are the 600 TB that the drive is rated for")
 
     def test_wrong_use(self):
-        rows = [(("--dirs", "relative"), "--dirs=relative is not accepted; accepted: absolute paths of directories"),
-                (("--gpu-memory", "lots"), "--gpu-memory=lots is not accepted; accepted: a size such as 20GiB"),
-                (("--disk-seconds", "-1"), "--disk-seconds=-1 is not accepted; accepted: 0 to 3600"),
-                (("--disk-seconds", "nan"), "--disk-seconds=nan is not accepted; accepted: 0 to 3600"),
-                (("--ssd-writes", "600"), "--ssd-writes=600 is not accepted; accepted: a size with its unit, from 1GB on, as in 600TB"),
-                (("--ssd-writes", "much"), "--ssd-writes=much is not accepted; accepted: a size")]  # fmt: skip
+        rows = [(("--dirs", "relative"), "--dirs=relative is invalid; expected: absolute paths of directories"),
+                (("--gpu-memory", "lots"), "--gpu-memory=lots is invalid; expected: a size such as 20GiB"),
+                (("--disk-seconds", "-1"), "--disk-seconds=-1 is invalid; expected: 0 to 3600"),
+                (("--disk-seconds", "nan"), "--disk-seconds=nan is invalid; expected: 0 to 3600"),
+                (("--ssd-writes", "600"), "--ssd-writes=600 is invalid; expected: a size with its unit, from 1GB on, as in 600TB"),
+                (("--ssd-writes", "much"), "--ssd-writes=much is invalid; expected: a size")]  # fmt: skip
         for arguments, words in rows:
             done = run(*arguments)
             self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
@@ -164,21 +164,21 @@ class DoctorTest(DoctorCase):
             self.assertIn("--help", done.stderr)
         done = run(SPILLWAY_CHECKSUM="perhaps")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("SPILLWAY_CHECKSUM=perhaps is not accepted", done.stderr)
+        self.assertIn("SPILLWAY_CHECKSUM=perhaps is invalid", done.stderr)
         done = run(PYTORCH_CUDA_ALLOC_CONF="backend:spillway,policy:fifo")
-        self.assertIn("policy in PYTORCH_CUDA_ALLOC_CONF=fifo is not accepted", done.stderr)
+        self.assertIn("policy in PYTORCH_CUDA_ALLOC_CONF=fifo is invalid", done.stderr)
         for text, words in (("backend:spillway,host_memroy:1GiB", "the nearest name is host_memory"),
-                            ("dirs:/a,/b", "a list stands in brackets, as in dirs:[/a,/b]")):
+                            ("dirs:/a,/b", "a list needs brackets, as in dirs:[/a,/b]")):
             done = run(PYTORCH_CUDA_ALLOC_CONF=text)
             self.assertEqual((done.returncode, done.stdout), (2, ""), text)
             self.assertIn(words, done.stderr)
 
     def test_settings_that_cannot_work_here(self):
         facts = self.facts("--host-memory", "900TiB", status=1)
-        self.expect(facts, "start", "bad", "a job is refused: --host-memory=900TiB is not accepted; accepted: at most")
+        self.expect(facts, "start", "bad", "a job is refused: --host-memory=900TiB is invalid; expected: at most")
         self.assertNotEqual(next(it["value"] for it in facts["settings"] if it["name"] == "host_memory"), "900TiB")
         facts = self.facts("--gpu-memory", "2GiB", status=1)
-        self.expect(facts, "start", "bad", r"accepted: at most 1\.00 GiB, which GPU 0 has")
+        self.expect(facts, "start", "bad", r"expected: at most 1\.00 GiB, which GPU 0 has")
         facts = self.facts(SPILLWAY_HOST_MEMROY="1GiB")
         self.expect(facts, "warning", "limited", "SPILLWAY_HOST_MEMROY is unknown and ignored; the nearest name is SPILLWAY_HOST_MEMORY")
 

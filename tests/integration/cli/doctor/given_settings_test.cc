@@ -69,7 +69,7 @@ TEST_F(GivenSettingsTest, FilesCountLast) {
                   "disk_reserve=5GiB by " + path + ":1: disk_reserve", "policy=plan by SPILLWAY_POLICY"));
   std::ofstream(path) << "log\n";
   EXPECT_THAT(std::string(CheckConf(CollectSettings({})).message()),
-              HasSubstr(path + ":1: a line has the form"));
+              HasSubstr(path + ":1: expected NAME=VALUE"));
   ::setenv("SPILLWAY", "off", 1);
   EXPECT_TRUE(CheckConf(CollectSettings({})).ok());
   std::filesystem::remove(path);

@@ -61,9 +61,9 @@ TEST(JudgementTest, AnInstallationThatCannotServe) {
 
 TEST(JudgementTest, AnotherKindOfMachine) {
   DoctorFacts facts = GoodFacts();
-  facts.system.unserved = "WSL is not served, only Linux with NVIDIA's own driver";
+  facts.system.unserved = "WSL is not supported, only Linux with NVIDIA's own driver";
   EXPECT_EQ(FindingOf(facts, "system").verdict, Verdict::kBad);
-  EXPECT_THAT(FindingOf(facts, "system").found, HasSubstr("WSL is not served"));
+  EXPECT_THAT(FindingOf(facts, "system").found, HasSubstr("WSL is not supported"));
 }
 
 TEST(JudgementTest, HostMemory) {
@@ -153,7 +153,7 @@ TEST(JudgementTest, TheLink) {
             "to the GPU 25.00 GB/s, from it 25.00 GB/s; at once 11.00 GB/s and 24.00 GB/s (copies of 64.00 "
             "MiB, 1.0 s each)");
   facts.driver.stand_in = true;
-  EXPECT_THAT(FindingOf(facts, "link of GPU 0").found, HasSubstr("figures of the stand-in, not of a GPU"));
+  EXPECT_THAT(FindingOf(facts, "link of GPU 0").found, HasSubstr("rates of the stand-in, not of a GPU"));
   facts.driver.devices.front().link.problem = "pinning host memory: CUDA_ERROR_OUT_OF_MEMORY";
   EXPECT_EQ(FindingOf(facts, "link of GPU 0").verdict, Verdict::kLimited);
 }
@@ -234,10 +234,11 @@ TEST(JudgementTest, DiskRates) {
   EXPECT_THAT(FindingOf(facts, "rates of /nvme0").advice, HasSubstr("slow: 1 GiB takes 10.7 s"));
   io::DiskRates& rates = facts.disks.front().rates;
   rates.end = io::WriteEnd::kSpace;
-  EXPECT_THAT(FindingOf(facts, "rates of /nvme0").found, HasSubstr("the end of the space ended the writing"));
+  EXPECT_THAT(FindingOf(facts, "rates of /nvme0").found,
+              HasSubstr("writing stopped at the end of the free space"));
   rates.end = io::WriteEnd::kLimit;
   EXPECT_THAT(FindingOf(facts, "rates of /nvme0").found,
-              HasSubstr("a limit of what may be written ended the writing: a cache may be in the figures"));
+              HasSubstr("writing stopped at a limit: a cache may have made it faster"));
   rates.write.bytes = 32 * kGiB;
   EXPECT_EQ(FindingOf(facts, "rates of /nvme0").found.find("cache"), std::string::npos)
       << "that is more than a cache holds";
@@ -256,8 +257,9 @@ TEST(JudgementTest, TheBufferedDisk) {
   facts.disks.front().direct_io = false;
   facts.disks.front().cached_because = "O_DIRECT is refused";
   EXPECT_EQ(FindingOf(facts, "directory /nvme0").verdict, Verdict::kLimited);
-  EXPECT_THAT(FindingOf(facts, "directory /nvme0").advice, HasSubstr("O_DIRECT is refused: the page cache"));
-  EXPECT_THAT(FindingOf(facts, "rates of /nvme0").found, HasSubstr("memory may be in the figures"));
+  EXPECT_THAT(FindingOf(facts, "directory /nvme0").advice,
+              HasSubstr("O_DIRECT is refused: writes pass the page cache"));
+  EXPECT_THAT(FindingOf(facts, "rates of /nvme0").found, HasSubstr("memory may have made it faster"));
 }
 
 TEST(JudgementTest, WhatIsKnownOfAFileSystem) {
@@ -287,14 +289,14 @@ TEST(JudgementTest, AFasterDiskThanTheDefaultOne) {
 
 TEST(JudgementTest, TheStart) {
   DoctorFacts facts = GoodFacts();
-  facts.refusal = "SPILLWAY_HOST_MEMORY=1TiB is not accepted; accepted: at most 128.00 GiB";
+  facts.refusal = "SPILLWAY_HOST_MEMORY=1TiB is invalid; expected: at most 128.00 GiB";
   facts.warnings = {"SPILLWAY_HOST_MEMROY is unknown and ignored"};
   EXPECT_EQ(FindingOf(facts, "start").verdict, Verdict::kBad);
   EXPECT_EQ(FindingOf(facts, "start").found, "a job is refused: " + facts.refusal);
   EXPECT_EQ(FindingOf(facts, "warning").verdict, Verdict::kLimited);
   facts = GoodFacts();
   facts.given.off = true;
-  EXPECT_EQ(FindingOf(facts, "start").found, "SPILLWAY=off: nothing is looked at");
+  EXPECT_EQ(FindingOf(facts, "start").found, "SPILLWAY=off: nothing is checked");
 }
 
 TEST(JudgementTest, Rates) {

@@ -191,7 +191,7 @@ class LimitsTest(DoctorCase):
         for path, words in (("/no/such/folder", "No such file or directory"), ("/dev/shm", "tmpfs"), ("/proc", "/proc")):
             facts = self.with_directory(path)
             self.expect(facts, f"directory {path}", "bad", words + ".* -> choose others with SPILLWAY_DIRS")
-            self.expect(facts, "start", "bad", f"a job is refused: --dirs={path} is not accepted; accepted: writable directories")
+            self.expect(facts, "start", "bad", f"a job is refused: --dirs={path} is invalid; expected: writable directories")
             self.assertEqual(facts["settings"][2]["value"], "none")
 
     def with_directory(self, path, prefix=(), status=1, **more):

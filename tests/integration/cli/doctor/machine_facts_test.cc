@@ -128,17 +128,17 @@ TEST(CountCpusTest, AKernelWithMoreCpusThanASetOfTheLibrarysTakes) {
 
 TEST(WhyUnservedTest, OtherMachinesAreNamed) {
   EXPECT_EQ(WhyUnserved("x86_64", "6.1.0-18-amd64"), "");
-  EXPECT_EQ(WhyUnserved("aarch64", "6.1.0"), "only Linux on x86_64 is served, this is aarch64");
+  EXPECT_EQ(WhyUnserved("aarch64", "6.1.0"), "only Linux on x86_64 is supported, this is aarch64");
   EXPECT_EQ(WhyUnserved("x86_64", "5.15.0-Microsoft-standard-WSL2"),
-            "WSL is not served, only Linux with NVIDIA's own driver");
+            "WSL is not supported, only Linux with NVIDIA's own driver");
 }
 
 TEST(WhyNoRingTest, TellsWhoRefuses) {
   EXPECT_EQ(WhyNoRing(EPERM, "2"), "the administrator has switched it off (kernel.io_uring_disabled is 2)");
   EXPECT_EQ(WhyNoRing(EPERM, "0"),
-            "a filter of system calls refuses it, as container engines' usual profile does");
+            "a filter of system calls refuses it, as the default profile of container engines does");
   EXPECT_EQ(WhyNoRing(EPERM, ""), WhyNoRing(EPERM, "0"));
-  EXPECT_EQ(WhyNoRing(ENOSYS, ""), "this kernel, or a filter of system calls, has no io_uring");
+  EXPECT_EQ(WhyNoRing(ENOSYS, ""), "this kernel has no io_uring, or a filter of system calls blocks it");
   EXPECT_EQ(WhyNoRing(ENOMEM, ""), "the limit of locked memory is too small for a ring (ulimit -l)");
   EXPECT_EQ(WhyNoRing(EMFILE, ""), "Too many open files");
 }

@@ -31,7 +31,7 @@ TEST(EstimateMachineTest, HasPublishedOnesWhoseRangesAreAssumed) {
     EXPECT_THAT(MachineNames(), HasSubstr(name));
   }
   EXPECT_THAT(std::string(NamedMachine("tpu").status().message()),
-              HasSubstr("gpu=tpu is not accepted; accepted: a100, h100"));
+              HasSubstr("gpu=tpu is invalid; expected: a100, h100"));
 }
 
 TEST(EstimateMachineTest, ReadsAMeasuredOne) {
@@ -47,7 +47,7 @@ TEST(EstimateMachineTest, ReadsAMeasuredOne) {
 TEST(EstimateMachineTest, SaysWhichKeyIsWrong) {
   EXPECT_THAT(ErrorWith("pcie_in_bytes_per_s", "pcie"), HasSubstr("pcie_in_bytes_per_s is missing"));
   EXPECT_THAT(ErrorWith("[1e9, 2e9]", "1e9"),
-              HasSubstr("memory_bytes_per_s is missing or not accepted; accepted: ["));
+              HasSubstr("memory_bytes_per_s is missing or invalid; expected: ["));
   EXPECT_THAT(ErrorWith("[3e10, 4e10]", "[3e10, -1]"), HasSubstr("matmul_bf16_per_s"));
   EXPECT_THAT(ErrorWith("8e9", "\"much\""), HasSubstr("gpu_memory_bytes"));
   EXPECT_THAT(std::string(ParseMachine("12").status().message()), HasSubstr("no JSON object"));
@@ -55,12 +55,12 @@ TEST(EstimateMachineTest, SaysWhichKeyIsWrong) {
 
 TEST(EstimateMachineTest, TakesNoRangeThatIsReversed) {
   EXPECT_THAT(ErrorWith("[1e9, 2e9]", "[2e9, 1e9]"),
-              HasSubstr("is not accepted; accepted: [slowest, fastest], the smaller number first"));
+              HasSubstr("is invalid; expected: [slowest, fastest], the smaller number first"));
   EXPECT_THAT(ErrorWith("[1e10, 2e10]", "[2e10, 1e10]"), HasSubstr("matmul_fp32_per_s=["));
   EXPECT_THAT(ErrorWith("[3e10, 4e10]", "[5e10, 4e10]"), HasSubstr("matmul_bf16_per_s=["));
   EXPECT_THAT(
       ErrorWith("[20, 10]", "[10, 20]"),
-      HasSubstr("launch_us=[10,20] is not accepted; accepted: [slowest, fastest], the larger number"));
+      HasSubstr("launch_us=[10,20] is invalid; expected: [slowest, fastest], the larger number"));
   EXPECT_EQ(ErrorWith("[20, 10]", "[10, 10]"), "");
 }
 

@@ -126,10 +126,10 @@ class Estimate(unittest.TestCase):
     def test_it_says_which_term_is_short_and_by_how_much(self):
         run = self.run_estimate(self.config, *SMALL, "--gpu-memory", "40MiB")
         self.assertEqual(run.returncode, 1)
-        self.assertRegex(run.stdout, r"fits +no\. GPU memory, for the blocks of the largest launch \(.*\).*GiB are short")
+        self.assertRegex(run.stdout, r"fits +no\. GPU memory, for the blocks of the largest launch \(.*\).*GiB missing")
         run = self.run_estimate(self.config, *SMALL, "--gpu-memory", "400MiB", "--host-memory", "64MiB", "--disk", "none")
         self.assertEqual(run.returncode, 1)
-        self.assertRegex(run.stdout, r"fits +no\. host memory and disk, for what does not fit the GPU: .* are short")
+        self.assertRegex(run.stdout, r"fits +no\. host memory and disk, for what does not fit the GPU: .* missing")
         own = self.result("--gpu-memory", "400MiB", "--host-memory", "64MiB", "--disk", "1e9:16MiB", status=1)
         self.assertFalse(own["fit"]["runs"])
         self.assertGreater(own["fit"]["off_gpu_bytes"], 80 * 2**20)
@@ -170,12 +170,12 @@ class Estimate(unittest.TestCase):
     # ---- wrong use
 
     def test_wrong_models_are_refused(self):
-        self.assertIn("MODEL=gpt5 is not accepted", self.refused("gpt5"))
+        self.assertIn("MODEL=gpt5 is invalid", self.refused("gpt5"))
         self.assertNotIn("hf download", self.refused("gpt5"))
         self.assertIn("`hf download Qwen/Qwen3-0.6B config.json`", self.refused("Qwen/Qwen3-0.6B"))
         self.assertIn("config.json", self.refused(self.file("empty", "")))
         wrong = self.file("wrong.json", json.dumps({**CONFIG, "model_type": "mamba"}))
-        self.assertIn(f"{wrong}: model_type=mamba is not accepted; accepted: bert", self.refused(wrong))
+        self.assertIn(f"{wrong}: model_type=mamba is invalid; expected: bert", self.refused(wrong))
         del CONFIG["vocab_size"]
         self.addCleanup(CONFIG.__setitem__, "vocab_size", 8192)
         self.assertIn("vocab_size is missing", self.refused(self.file("less.json", json.dumps(CONFIG))))
@@ -185,24 +185,24 @@ class Estimate(unittest.TestCase):
 
     def test_wrong_options_are_refused(self):
         for option, value, words in (
-            ("--batch", "0", "batch=0 is not accepted; accepted: an integer, 1 to"),
-            ("--batch", "-3", "batch=-3 is not accepted"),
-            ("--batch", "99999999999999999999", "batch=99999999999999999999 is not accepted"),
-            ("--sequence", "1e3", "sequence=1e3 is not accepted"),
-            ("--sequence", "4294967296", "--sequence=4294967296 is not accepted"),
-            ("--accumulate", "many", "accumulate=many is not accepted"),
-            ("--lora", "-1", "lora=-1 is not accepted"),
-            ("--optimizer", "lion", "--optimizer=lion is not accepted; accepted: sgd"),
+            ("--batch", "0", "batch=0 is invalid; expected: an integer, 1 to"),
+            ("--batch", "-3", "batch=-3 is invalid"),
+            ("--batch", "99999999999999999999", "batch=99999999999999999999 is invalid"),
+            ("--sequence", "1e3", "sequence=1e3 is invalid"),
+            ("--sequence", "4294967296", "--sequence=4294967296 is invalid"),
+            ("--accumulate", "many", "accumulate=many is invalid"),
+            ("--lora", "-1", "lora=-1 is invalid"),
+            ("--optimizer", "lion", "--optimizer=lion is invalid; expected: sgd"),
             ("--dtype", "int4", "--dtype"),
             ("--attention", "none", "--attention"),
-            ("--gpu", "tpu", "gpu=tpu is not accepted; accepted: a100"),
-            ("--gpu-memory", "0", "gpu-memory=0 is not accepted"),
-            ("--gpu-memory", "-1GiB", "gpu-memory=-1GiB is not accepted"),
-            ("--gpu-memory", "1e18", "gpu-memory=1e18 is not accepted"),
-            ("--host-memory", "lots", "host-memory=lots is not accepted"),
-            ("--disk", "fast", "disk=fast is not accepted; accepted: none, or READ"),
-            ("--disk", "1e9:1TB:2", "disk=1e9:1TB:2 is not accepted"),
-            ("--disk", "1e9,1e9,1e9", "disk=1e9,1e9,1e9 is not accepted"),
+            ("--gpu", "tpu", "gpu=tpu is invalid; expected: a100"),
+            ("--gpu-memory", "0", "gpu-memory=0 is invalid"),
+            ("--gpu-memory", "-1GiB", "gpu-memory=-1GiB is invalid"),
+            ("--gpu-memory", "1e18", "gpu-memory=1e18 is invalid"),
+            ("--host-memory", "lots", "host-memory=lots is invalid"),
+            ("--disk", "fast", "disk=fast is invalid; expected: none, or READ"),
+            ("--disk", "1e9:1TB:2", "disk=1e9:1TB:2 is invalid"),
+            ("--disk", "1e9,1e9,1e9", "disk=1e9,1e9,1e9 is invalid"),
             ("--machine", "/nope", "/nope: No such file"),
             ("--machine", self.config, "gpu_memory_bytes is missing"),
             ("--kernel-efficiency", "most", "--kernel-efficiency"),

@@ -86,7 +86,7 @@ TEST(ModelConfigTest, ReadsAnEncoderAndBoth) {
   EXPECT_TRUE(t5->gated);
   EXPECT_EQ(t5->activation, policy::Activation::kGeluNew);
   EXPECT_THAT(ErrorOf(With(text, "gated-gelu", "swish")),
-              HasSubstr("feed_forward_proj=swish is not accepted"));
+              HasSubstr("feed_forward_proj=swish is invalid"));
   EXPECT_EQ(ParseModelConfig(With(text, "gated-gelu", "relu"))->activation, policy::Activation::kFromResult);
   EXPECT_EQ(ParseModelConfig(With(text, "gated-gelu", "gated-silu"))->activation, policy::Activation::kFused);
 }
@@ -118,17 +118,17 @@ TEST(ModelConfigTest, KnowsWhichActivationsKeepTheirResult) {
 TEST(ModelConfigTest, SaysWhatIsWrong) {
   EXPECT_THAT(ErrorOf("hidden_size: 64"), HasSubstr("no JSON object"));
   EXPECT_THAT(ErrorOf("[]"), HasSubstr("no JSON object"));
-  EXPECT_THAT(ErrorOf("{}"), HasSubstr("model_type=(missing) is not accepted; accepted: bert, gpt2"));
+  EXPECT_THAT(ErrorOf("{}"), HasSubstr("model_type=(missing) is invalid; expected: bert, gpt2"));
   EXPECT_THAT(ErrorOf(With(kLlama, "llama", "mamba")), HasSubstr("model_type=mamba"));
   EXPECT_THAT(ErrorOf(With(kLlama, "\"vocab_size\": 96", "\"x\": 0")), HasSubstr("vocab_size is missing"));
   EXPECT_THAT(ErrorOf(With(kLlama, "96", "-96")),
-              HasSubstr("vocab_size=-96 is not accepted; accepted: a positive"));
+              HasSubstr("vocab_size=-96 is invalid; expected: a positive"));
   EXPECT_THAT(ErrorOf(With(kLlama, "96", "1e300")), HasSubstr("vocab_size="));
   EXPECT_THAT(ErrorOf(With(kLlama, "96", "96.5")), HasSubstr("vocab_size=96.5"));
   EXPECT_THAT(ErrorOf(With(kLlama, "96", "\"many\"")), HasSubstr("vocab_size=\"many\""));
   EXPECT_THAT(ErrorOf(With(kLlama, "96", "99999999999")), HasSubstr("vocabulary = 99999999999"));
   EXPECT_THAT(ErrorOf(With(kLlama, "\"num_attention_heads\": 4", "\"num_attention_heads\": 5")),
-              HasSubstr("hidden_size=64 is not accepted; accepted: a multiple of num_attention_heads = 5"));
+              HasSubstr("hidden_size=64 is invalid; expected: a multiple of num_attention_heads = 5"));
   EXPECT_THAT(ErrorOf(With(kLlama, "{", R"({"hidden_act": "snake", )")), HasSubstr("hidden_act=snake"));
   EXPECT_THAT(ErrorOf(With(kLlama, "{", R"({"attention_dropout": 2, )")), HasSubstr("a probability"));
   EXPECT_THAT(ErrorOf(With(kLlama, "{", R"({"tie_word_embeddings": "no", )")), HasSubstr("true or false"));

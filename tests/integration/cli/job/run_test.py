@@ -80,18 +80,18 @@ class RunTest(unittest.TestCase):
     def test_a_wrong_value_is_said_before_the_command_runs(self):
         done = spillway("run", "--gpu-memory", "lots", "--", "echo", "ran")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("spillway: --gpu-memory=lots is not accepted; accepted: a size such as 20GiB", done.stderr)
+        self.assertIn("spillway: --gpu-memory=lots is invalid; expected: a size such as 20GiB", done.stderr)
         done = spillway("run", "--policy", "lru", "--", "echo", "ran", SPILLWAY_CHECKSUM="perhaps")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("SPILLWAY_CHECKSUM=perhaps is not accepted", done.stderr)
+        self.assertIn("SPILLWAY_CHECKSUM=perhaps is invalid", done.stderr)
         done = spillway("run", "--dirs", "/nope", "--", "echo", "ran")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("spillway: --dirs=/nope is not accepted; accepted: writable directories on a disk", done.stderr)
+        self.assertIn("spillway: --dirs=/nope is invalid; expected: writable directories on a disk", done.stderr)
 
     def test_a_wrong_key_of_pytorchs_variable_is_said_before_the_command_runs(self):
-        for conf, words in (("policy:fifo", "policy in PYTORCH_CUDA_ALLOC_CONF=fifo is not accepted; accepted: plan or lru"),
-                            ("dirs:[/nope]", "dirs in PYTORCH_CUDA_ALLOC_CONF=/nope is not accepted; accepted: writable"),
-                            ("host_memroy:1GiB", "host_memroy in PYTORCH_CUDA_ALLOC_CONF is a setting neither")):  # fmt: skip
+        for conf, words in (("policy:fifo", "policy in PYTORCH_CUDA_ALLOC_CONF=fifo is invalid; expected: plan or lru"),
+                            ("dirs:[/nope]", "dirs in PYTORCH_CUDA_ALLOC_CONF=/nope is invalid; expected: writable"),
+                            ("host_memroy:1GiB", "host_memroy in PYTORCH_CUDA_ALLOC_CONF is a setting of neither")):  # fmt: skip
             done = spillway("run", "--", "echo", "ran", PYTORCH_CUDA_ALLOC_CONF=f"backend:spillway,{conf}")
             self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
             self.assertIn("spillway: " + words, done.stderr)

@@ -84,7 +84,7 @@ class TopTest(unittest.TestCase):
         with socket.socket(socket.AF_UNIX) as other:
             other.connect(str(self.folder / "spillway" / self.names()[0]))
             other.sendall(b"fortune\n")
-            self.assertIn("knows the questions status, pause, resume and pause state", json.loads(other.recv(1 << 16))["error"])
+            self.assertIn("accepts the requests status, pause, resume and pause state", json.loads(other.recv(1 << 16))["error"])
         self.end(job)
 
     def test_a_job_that_is_stopped_and_one_that_was_killed(self):
@@ -100,7 +100,7 @@ class TopTest(unittest.TestCase):
         self.assertEqual((status, out, self.names()), (1, "", []))
         self.assertIn("no job of yours runs under Spillway here", err)
         status, out, err = self.top(str(pid))
-        self.assertEqual((status, out, err), (1, "", f"spillway: process {pid} is no job of yours under Spillway\n"))
+        self.assertEqual((status, out, err), (1, "", f"spillway: process {pid} is not a job of yours under Spillway\n"))
 
     def test_a_job_may_be_closed(self):
         job = self.job(SPILLWAY_SOCKET="off")
@@ -114,13 +114,13 @@ class TopTest(unittest.TestCase):
         _, err = job.communicate("end\n", timeout=120)
         self.assertEqual(job.returncode, 0, err)
         self.assertIn("spillway top, pause and resume do not reach this job", err)
-        self.assertIn("it is no folder of this user alone", err)
+        self.assertIn("it is not a folder of this user alone", err)
 
     def test_wrong_use(self):
         for wrong in ("0", "-1", "nan", "4000"):
             status, out, err = self.top("--interval", wrong)
             self.assertEqual((status, out), (2, ""))
-            self.assertIn("accepted: seconds from 0.1 to 3600", err)
+            self.assertIn("expected: seconds from 0.1 to 3600", err)
         self.assertEqual(self.top("train.py")[0], 2)
 
 

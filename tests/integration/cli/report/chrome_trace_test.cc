@@ -173,7 +173,7 @@ TEST(ChromeTraceTest, OtherDataIsRefusedInWords) {
   EXPECT_THAT(words(R"({"format": 3})"), HasSubstr("no data of a run"));
   json data = Data();
   data["version"] = 2;
-  EXPECT_THAT(words(data.dump()), HasSubstr("; accepted: 1"));
+  EXPECT_THAT(words(data.dump()), HasSubstr("; expected: 1"));
   data = Data();
   data.erase("moves");
   EXPECT_THAT(words(data.dump()), HasSubstr("moves"));

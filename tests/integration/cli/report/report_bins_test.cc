@@ -11,7 +11,7 @@ using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(ReportBinsTest, MergesNeighboursByTheMostOrBySum) {
+TEST(ReportBinsTest, MergesNeighborsByTheMostOrBySum) {
   const Column values = {1, 5, 2, 2, 9};
   const Series most = MergedByMost(values, 0.5, 3);
   EXPECT_THAT(most.values, ElementsAre(5, 2, 9));

@@ -88,7 +88,7 @@ class ReportRunTest(unittest.TestCase):
         run = self.run_job("no/folder/x.html", "")
         self.assertEqual(run.returncode, 2)
         page = self.path("no/folder/x.html")
-        self.assertIn(f"--report={page} is not accepted; accepted: the path of a file that can be written ({page}: No such", run.stderr)
+        self.assertIn(f"--report={page} is invalid; expected: the path of a file that can be written ({page}: No such", run.stderr)
         self.assertNotIn(".json", run.stderr)
 
     def test_a_signal_that_ends_the_command_is_passed_on(self):

@@ -163,7 +163,7 @@ class RunsTest(Case):
         later = json.loads(json.dumps(data))
         later["job"].update(started_unix=1795430800.5, pid=5222)
         model = self.json_of(*self.write({"a.json": data, "b.json": later}), QUICK)
-        self.assertIn("no more apart than the iterations of each run", model["verdict"][0])
+        self.assertIn("within the variation of the iterations of each run", model["verdict"][0])
         self.assertEqual(model["verdict"][1:], ["The settings are the same."])
         for table in model["sections"]["changes"]["tables"].values():
             for row in table["rows"]:
@@ -185,10 +185,10 @@ class RunsTest(Case):
         other = report_samples.fits()
         other["job"]["started_unix"] += 9000
         model = self.json_of(*self.write({"a.json": report_samples.fits(), "b.json": other}), QUICK)
-        self.assertIn("not known of both", model["verdict"][0])
+        self.assertIn("The speed of both runs is not known", model["verdict"][0])
         self.assertIn("Nothing was moved", " ".join(model["sections"]["changes"]["missing"]))
         empty = {"format": "spillway-report", "version": 1}
-        self.assertIn("not known of both", self.json_of(*self.write({"c.json": empty, "d.json": empty}), "--as", "runs")["verdict"][0])
+        self.assertIn("The speed of both runs is not known", self.json_of(*self.write({"c.json": empty, "d.json": empty}), "--as", "runs")["verdict"][0])
 
     @NEEDS_LIBRARY
     def test_the_page_says_what_json_says_and_lies_beside_the_first(self):
@@ -249,10 +249,10 @@ class RefusalTest(Case):
     def test_what_is_no_run_and_what_is_named_twice(self):
         (path, _) = self.write(report_samples.pair())
         os.mkdir(self.path("empty"))
-        self.assert_refused(report(self.path("empty"), "--json"), self.path("empty") + ": has no data of a run; accepted: ")
+        self.assert_refused(report(self.path("empty"), "--json"), self.path("empty") + ": has no data of a run; expected: ")
         self.assert_refused(report(path, path, "--json"), path + ": named twice")
         self.assert_refused(report(path, self.scratch.name, "--json"), "named twice")
-        self.assert_refused(report(path, "--as", "runs", "--json"), "as=runs is not accepted; accepted: two files or folders")
+        self.assert_refused(report(path, "--as", "runs", "--json"), "as=runs is invalid; expected: two files or folders")
         run = report(path, "--as", "jobs", "--json")
         self.assertEqual((run.returncode, run.stdout), (2, ""))
 

@@ -242,30 +242,30 @@ class RefusalTest(Case):
         for length in (0, 1, 100, len(whole) // 2, len(whole) - 1):
             with open(self.path("cut.json"), "w", encoding="utf-8") as file:
                 file.write(whole[:length])
-            self.assert_refused(self.path("cut.json"), "cut.json: damaged or cut off at byte", f"of {length};", "accepted: ")
+            self.assert_refused(self.path("cut.json"), "cut.json: damaged or cut off at byte", f"of {length};", "expected: ")
         with open(self.path("noise.json"), "wb") as file:
             file.write(bytes(range(256)) * 40)
         self.assert_refused(self.path("noise.json"), "damaged")
         self.assert_refused(self.path("absent.json"), "absent.json: No such file")
         self.assert_refused(self.scratch.name, "cut.json: damaged")  # a folder stands for its files
-        self.assert_refused(self.write("metrics.json", {"spilled_bytes": 3}), "no data of a run", "accepted: ")
+        self.assert_refused(self.write("metrics.json", {"spilled_bytes": 3}), "no data of a run", "expected: ")
 
     @unittest.skipUnless(os.path.isfile(LIBRARY), "the drawing library is not there")
     def test_versions_and_wrong_fields(self):
         later = {**report_samples.fits(), "version": 2}
-        self.assert_refused(self.write("x.json", later), "x.json: version 2; accepted: 1", "written by a later Spillway")
+        self.assert_refused(self.write("x.json", later), "x.json: version 2; expected: 1", "written by a later version of Spillway")
         wrong = report_samples.small()
         wrong["moves"]["kind"][17] = 9
-        self.assert_refused(self.write("x.json", wrong), "moves.kind[17] is 9; accepted: a whole number below 5")
+        self.assert_refused(self.write("x.json", wrong), "moves.kind[17] is 9; expected: a whole number below 5")
         wrong = report_samples.small()
         wrong["memory"]["host_bytes"].pop()
-        self.assert_refused(self.write("x.json", wrong), "memory.host_bytes is a list of 225; accepted: 226")
+        self.assert_refused(self.write("x.json", wrong), "memory.host_bytes is a list of 225; expected: 226")
 
     @unittest.skipUnless(os.path.isfile(LIBRARY), "the drawing library is not there")
     def test_options(self):
         path = self.write("x.json", report_samples.fits())
         for option, value in (("--ssd-tbw", "0"), ("--ssd-tbw", "-1"), ("--ssd-tbw", "nan"), ("--watts", "0"), ("--watts", "inf"), ("--price-per-kwh", "-2")):
-            self.assert_refused(path, option[2:] + "=", "is not accepted; accepted: ", options=(option, value))
+            self.assert_refused(path, option[2:] + "=", "is invalid; expected: ", options=(option, value))
         run = report(path, "--output", "/proc/none/x.html")
         self.assertEqual(run.returncode, 2)
         self.assertIn("/proc/none/x.html: cannot be written", run.stderr)
@@ -280,7 +280,7 @@ class RefusalTest(Case):
                         ("--json", "--output", path), ("--chrome-trace", path)):  # fmt: skip
             run = report(path, *options)
             self.assertEqual((run.returncode, run.stdout, len(run.stderr.splitlines())), (2, "", 1), run.stderr)
-            self.assertIn("is not accepted; accepted: another path than that of the run's data", run.stderr)
+            self.assertIn("is invalid; expected: another path than that of the run's data", run.stderr)
             self.assertEqual(os.path.getsize(path), before)
         run = report(path, "--output", self.path("y"), "--chrome-trace", self.path("y"))
         self.assertEqual(run.returncode, 2)

@@ -16,11 +16,11 @@ using ::testing::Pair;
 constexpr double kGiB = 1 << 30;
 
 // A run with its facts: 100 s of iterations of 2 s.
-struct MadeUpRun {
+struct SyntheticRun {
   ReportData data;
   ReportFacts facts;
 
-  MadeUpRun() {
+  SyntheticRun() {
     data.job.command = {"python", "train.py"};
     data.job.seconds = 100;
     data.capacity.gpu_bytes = 20 * kGiB;
@@ -35,7 +35,7 @@ struct MadeUpRun {
   void Iterate(Column seconds) { data.iterations = ReportIterations{Column(seconds.size(), 0), seconds}; }
 };
 
-RunChanges Compare(MadeUpRun& before, MadeUpRun& after) {
+RunChanges Compare(SyntheticRun& before, SyntheticRun& after) {
   WhatIf none;
   none.missing = "no trace";
   before.facts = FactsOf(before.data, none, {});
@@ -46,7 +46,7 @@ RunChanges Compare(MadeUpRun& before, MadeUpRun& after) {
 }
 
 TEST(RunChangesTest, EqualRunsHaveNoNotableChange) {
-  MadeUpRun before, after;
+  SyntheticRun before, after;
   const RunChanges changes = Compare(before, after);
   for (const ChangeGroup& group : changes.groups) {
     for (const Change& change : group.changes) {
@@ -74,7 +74,7 @@ TEST(RunChangesTest, ChangesAreAbsoluteAndRelative) {
 }
 
 TEST(RunChangesTest, BytesAreOfAnIterationSoThatRunsNeedNotBeEquallyLong) {
-  MadeUpRun before, after;
+  SyntheticRun before, after;
   after.data.job.seconds = 200;
   after.data.metrics.lost_seconds = {{"chunks", 20}, {"arrival", 40}};
   after.data.metrics.host_spilled_bytes = 1000 * kGiB;
@@ -87,7 +87,7 @@ TEST(RunChangesTest, BytesAreOfAnIterationSoThatRunsNeedNotBeEquallyLong) {
 }
 
 TEST(RunChangesTest, WithoutIterationsTheyAreOfTheWholeRun) {
-  MadeUpRun before, after;
+  SyntheticRun before, after;
   after.data.metrics.iteration_s.reset();
   const RunChanges changes = Compare(before, after);
   EXPECT_FALSE(changes.per_iteration);
@@ -95,7 +95,7 @@ TEST(RunChangesTest, WithoutIterationsTheyAreOfTheWholeRun) {
 }
 
 TEST(RunChangesTest, TheCauseGoesBackToTheSetting) {
-  MadeUpRun before, after;
+  SyntheticRun before, after;
   before.data.settings = {{"host_memory", "30GiB", "SPILLWAY_HOST_MEMORY"}};
   after.data.settings = {{"host_memory", "10GiB", "SPILLWAY_HOST_MEMORY"}};
   after.data.capacity.host_bytes = 10 * kGiB;
@@ -111,7 +111,7 @@ TEST(RunChangesTest, TheCauseGoesBackToTheSetting) {
 }
 
 TEST(RunChangesTest, ASmallerBudgetMovesMore) {
-  MadeUpRun before, after;
+  SyntheticRun before, after;
   after.data.settings = {{"gpu_memory", "15GiB", "SPILLWAY_GPU_MEMORY"}};
   after.data.capacity.gpu_bytes = 15 * kGiB;
   after.data.metrics.host_spilled_bytes = after.data.metrics.host_fetched_bytes = 800 * kGiB;
@@ -123,7 +123,7 @@ TEST(RunChangesTest, ASmallerBudgetMovesMore) {
 }
 
 TEST(RunChangesTest, SlowerDrivesAreNamedWithTheirOwnCause) {
-  MadeUpRun before, after;
+  SyntheticRun before, after;
   before.data.metrics.disk_in = 5e9;
   after.data.metrics.disk_in = 2e9;
   ReportDirectory directory;
@@ -143,7 +143,7 @@ TEST(RunChangesTest, SlowerDrivesAreNamedWithTheirOwnCause) {
 }
 
 TEST(RunChangesTest, LongerKernelsAreTheDevicesOrTheCommands) {
-  MadeUpRun before, after;
+  SyntheticRun before, after;
   after.data.metrics.ideal_s = 1.5;
   after.data.metrics.iteration_s = 2.5;
   after.data.metrics.lost_seconds = {{"chunks", 8}, {"arrival", 16}};
@@ -155,13 +155,13 @@ TEST(RunChangesTest, LongerKernelsAreTheDevicesOrTheCommands) {
 }
 
 TEST(RunChangesTest, IterationsThatOverlapAreNotExplained) {
-  MadeUpRun before, after;
+  SyntheticRun before, after;
   after.data.metrics.iteration_s = 2.1;
   before.Iterate({5, 1.6, 1.9, 2.0, 2.2, 2.4});
   after.Iterate({5, 1.7, 1.9, 2.1, 2.2, 2.5});
   RunChanges changes = Compare(before, after);
   EXPECT_TRUE(changes.within_spread);
-  EXPECT_THAT(changes.Find("iteration_seconds")->cause, HasSubstr("among themselves"));
+  EXPECT_THAT(changes.Find("iteration_seconds")->cause, HasSubstr("within the variation"));
   after.Iterate({5, 2.5, 2.6, 2.7, 2.8, 2.9});
   EXPECT_FALSE(Compare(before, after).within_spread);
 }

@@ -148,7 +148,7 @@ TEST(WhatIfTest, ItsTimeBeginsWithTheCall) {
   const WhatIf late = Simulated(RunOn(450, 4000), 2, 0);
   ASSERT_EQ(late.missing, "") << "the machine of the run is simulated all the same";
   for (const WhatIfPoint& point : SweepOf(late, WhatIfAxis::kGpuMemory).points)
-    EXPECT_EQ(point.problem, point.factor == 1 ? "" : "left out: simulating took too long");
+    EXPECT_EQ(point.problem, point.factor == 1 ? "" : "left out: the simulation took too long");
 }
 
 // The bound of the run's machine is a near one, without CLP as well; those of others are quick ones.

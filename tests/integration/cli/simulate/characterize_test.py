@@ -49,8 +49,8 @@ class CharacterizeTest(unittest.TestCase):
         self.assertEqual(rows["under 1 MB"], ["0", "0.000", "0"] + ["-"] * 8)
 
     def test_wrong_use(self):
-        for options, said in ((("--trace", self.trace, "--rate", "0"), "rate=0 is not accepted; accepted: bytes/s"),
-                              (("--trace", self.trace, "--rate", "fast"), "rate=fast is not accepted"),
+        for options, said in ((("--trace", self.trace, "--rate", "0"), "rate=0 is invalid; expected: bytes/s"),
+                              (("--trace", self.trace, "--rate", "fast"), "rate=fast is invalid"),
                               (("--trace", self.trace + "-missing"), "trace-missing"),
                               ((), "--trace is required")):  # fmt: skip
             run = characterize(*options)

@@ -10,7 +10,7 @@
 
 static atomic_int silent_; /* set once; a line that slips through does no harm */
 
-void SilenceSay(void) { atomic_store(&silent_, 1); }
+void SilenceLog(void) { atomic_store(&silent_, 1); }
 
 static void WriteLine(const char* part, va_list parts) {
   char line[1024] = "spillway: ";
@@ -26,7 +26,7 @@ static void WriteLine(const char* part, va_list parts) {
   (void)written; /* there is nowhere else to report it */
 }
 
-void Say(const char* part, ...) {
+void LogLine(const char* part, ...) {
   if (atomic_load(&silent_)) return;
   va_list parts;
   va_start(parts, part);
@@ -34,7 +34,7 @@ void Say(const char* part, ...) {
   va_end(parts);
 }
 
-void SayFatal(const char* part, ...) {
+void LogFatal(const char* part, ...) {
   va_list parts;
   va_start(parts, part);
   WriteLine(part, parts);

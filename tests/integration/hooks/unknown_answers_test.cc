@@ -9,7 +9,7 @@
 namespace spillway::integration {
 namespace {
 
-class UntoldAnswersTest : public LaunchHookTest {
+class UnknownAnswersTest : public LaunchHookTest {
  protected:
   static CUgraphExec Exec() { return reinterpret_cast<CUgraphExec>(0xc000); }
   int PinsOf(uint32_t index) const { return residency_[0].PinsOf(Id(index), PinReason::kGraph); }
@@ -34,7 +34,7 @@ class UntoldAnswersTest : public LaunchHookTest {
   }
 };
 
-TEST_F(UntoldAnswersTest, BesideOtherContextsALaunchWithoutAKnownOneIsRefused) {
+TEST_F(UnknownAnswersTest, BesideOtherContextsALaunchWithoutAKnownOneIsRefused) {
   Publish();
   context_.several_devices = true;
   driver().results["cuCtxGetCurrent"] = {CUDA_ERROR_UNKNOWN};
@@ -44,7 +44,7 @@ TEST_F(UntoldAnswersTest, BesideOtherContextsALaunchWithoutAKnownOneIsRefused) {
 }
 
 // The legacy stream cannot be asked while another captures; its launch is refused by the driver itself.
-TEST_F(UntoldAnswersTest, AStreamOfWhichNothingIsKnownCountsAsCaptured) {
+TEST_F(UnknownAnswersTest, AStreamOfWhichNothingIsKnownCountsAsCaptured) {
   Publish();
   Capture();
   driver().results["cuStreamIsCapturing"] = {CUDA_ERROR_UNKNOWN, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT};
@@ -56,7 +56,7 @@ TEST_F(UntoldAnswersTest, AStreamOfWhichNothingIsKnownCountsAsCaptured) {
 }
 
 // The pins of what goes into a capture whose id is not known have no end.
-TEST_F(UntoldAnswersTest, AGraphThatIsLaunchedInAnUnknownCaptureKeepsItsBlocks) {
+TEST_F(UnknownAnswersTest, AGraphThatIsLaunchedInAnUnknownCaptureKeepsItsBlocks) {
   Publish();
   MakeExec();
   Capture();
@@ -68,7 +68,7 @@ TEST_F(UntoldAnswersTest, AGraphThatIsLaunchedInAnUnknownCaptureKeepsItsBlocks) 
 }
 
 // It may have been launched in earnest.
-TEST_F(UntoldAnswersTest, AGraphThatIsLaunchedOnAnUnknownStreamKeepsItsBlocks) {
+TEST_F(UnknownAnswersTest, AGraphThatIsLaunchedOnAnUnknownStreamKeepsItsBlocks) {
   Publish();
   MakeExec();
   GetHookState()->captures.store(1);  // elsewhere
@@ -79,7 +79,7 @@ TEST_F(UntoldAnswersTest, AGraphThatIsLaunchedOnAnUnknownStreamKeepsItsBlocks) {
   EXPECT_EQ(PinsOf(2), 1);
 }
 
-TEST_F(UntoldAnswersTest, ADeniedKernelOnAnUnknownDeviceReachesAllOfEach) {
+TEST_F(UnknownAnswersTest, ADeniedKernelOnAnUnknownDeviceReachesAllOfEach) {
   DenyList list;
   ASSERT_TRUE(list.Add("test_kernel\n", "list").ok());
   GetHookState()->functions.SetDenyList(&list);
@@ -95,7 +95,7 @@ TEST_F(UntoldAnswersTest, ADeniedKernelOnAnUnknownDeviceReachesAllOfEach) {
 }
 
 // It may be a kernel of the deny list, whichever way its parameters come.
-TEST_F(UntoldAnswersTest, AKernelWhoseNameIsNotToldReachesEverything) {
+TEST_F(UnknownAnswersTest, AKernelWhoseNameIsNotToldReachesEverything) {
   Publish();
   uint64_t words[1] = {Address(2)};
   size_t size = sizeof(words);

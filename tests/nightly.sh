@@ -22,9 +22,8 @@ job-keys           jobs on device memory that the host cannot read, where the ma
 job-plans          plans beside least-recently-used, in pairs; wants a quiet machine
 third-party        jobs that we did not write, at full length
 estimates          what spillway estimate says of six jobs and 20 runs of other sizes
-gpu-jobs-fp32      the jobs for a machine with a GPU, played small on simcuda, in fp32
-gpu-jobs-bf16      the same in bf16
-gpu-visit          a session on a GPU, rehearsed with its bundle and paths: as it is, with faults, and the table
+gpu-rest           the stage of a GPU session that decides nothing at once, played small on simcuda
+gpu-visit          a GPU session, rehearsed with its bundle and paths: as it is, with faults, and the table
 every-call         each call of the system and of the driver fails, once and from then on
 models             20 seeds of the model tests
 simulation-jobs    random jobs in the simulation for 25 minutes; goes on from SPILLWAY_FIRST_SEED

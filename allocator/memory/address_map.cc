@@ -70,14 +70,11 @@ AddressMap::~AddressMap() {
 void AddressMap::CollectNeighbors(uint64_t chunk, AccessSet* set) const {
   // The address lies in a guard chunk or a free range. It may be one past the end of the previous block, or
   // at a negative offset from the start of the next one.
-  if (chunk > 0) {
-    const uint32_t before = pages_[chunk - 1].load(std::memory_order_acquire);
-    if (before != 0) set->Add(BlockId::FromRaw(before));
-  }
-  if (chunk + 1 < chunks_) {
-    const uint32_t behind = pages_[chunk + 1].load(std::memory_order_acquire);
-    if (behind != 0) set->Add(BlockId::FromRaw(behind));
-  }
+  const uint32_t before = chunk > 0 ? pages_[chunk - 1].load(std::memory_order_acquire) : 0;
+  const uint32_t behind = chunk + 1 < chunks_ ? pages_[chunk + 1].load(std::memory_order_acquire) : 0;
+  if (before != 0) set->Add(BlockId::FromRaw(before));
+  if (behind != 0) set->Add(BlockId::FromRaw(behind));
+  if ((before | behind) == 0) unmatched_.fetch_add(1, std::memory_order_relaxed);
 }
 
 BlockId AddressMap::Find(uint64_t address) const {

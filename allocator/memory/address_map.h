@@ -10,6 +10,7 @@
 #define SPILLWAY_ALLOCATOR_MEMORY_ADDRESS_MAP_H_
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -77,6 +78,9 @@ class AddressMap {
   // Whether the driver took one of the hints. If it did not, numbers may be mistaken for addresses.
   bool at_hint() const { return at_hint_; }
   uint64_t total_bytes() const { return total_bytes_; }
+  // Addresses inside the reservation that were looked up and named no block: numbers, or addresses of blocks
+  // that are gone. A number that lies in a block looks like an address.
+  uint64_t unmatched() const { return unmatched_.load(std::memory_order_relaxed); }
   uint64_t chunk_bytes() const { return uint64_t{1} << chunk_shift_; }
   uint64_t device_base(int device) const { return base_ + device * bytes_per_device_; }
   uint64_t bytes_per_device() const { return bytes_per_device_; }
@@ -85,6 +89,7 @@ class AddressMap {
   AddressMap(uint64_t base, bool at_hint, int devices, uint64_t bytes_per_device, int chunk_shift);
   void CollectNeighbors(uint64_t chunk, AccessSet* set) const;
 
+  mutable std::atomic<uint64_t> unmatched_{0};
   const uint64_t base_;
   const bool at_hint_;
   const uint64_t bytes_per_device_;

@@ -78,7 +78,7 @@ DeviceThread::PollResult DeviceResidency::Components::Poll() {
       return claims->ReachesLocked(lock, block, extent);
     };
   }
-  result.moved |= demoter->Poll(request);
+  result.moved |= demoter->Poll(request, *plan_runner);
   result.progress = result.moved;
   result.progress |= allocations->FinishFrees();
   result.progress |= writes.Poll();
@@ -243,6 +243,11 @@ void DeviceResidency::RecordPointerBlockUsesLocked(const TableLock& lock, Block*
 }
 
 // ---- Streams, capture, external memory.
+
+void DeviceResidency::RecordOverlap(StreamRef stream) {
+  ++core_->counters.overlapping_launches;
+  core_->clock.RecordOverlap(core_->clock.Find(stream));
+}
 
 void DeviceResidency::OnStreamDestroy(CUstream stream) {
   if (core_->closed.load()) return;

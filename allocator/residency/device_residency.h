@@ -59,6 +59,7 @@ class DeviceResidency : public Residency {
                      absl::FunctionRef<CUresult()> launch) override;
   CUresult RunReachingAll(const AccessSet& set, StreamRef stream, uint64_t tag,
                           absl::FunctionRef<CUresult()> launch) override;
+  void RecordOverlap(StreamRef stream) override;
   using Residency::Pin;
   absl::Status Pin(const AccessSet& set, PinReason reason, std::vector<PinnedBlock>* pinned) override;
   void Unpin(const std::vector<PinnedBlock>& pinned, PinReason reason, const EscapedUsers& users) override;

@@ -59,7 +59,8 @@ bool Launches::AllOpen(const AccessSet& set, uint64_t* bytes) const {
 void Launches::AfterLaunch(const AccessSet& set, StreamIndex stream, policy::LaunchIndex index,
                            uint64_t tag) {
   const bool due = core_->pressure.load(std::memory_order_relaxed) &&
-                   (index % kLaunchesBetweenEvents == 0 || throttle_->EventAfter(index));
+                   ((index % kLaunchesBetweenEvents == 0 && core_->clock.TakesCountedEvent(stream)) ||
+                    throttle_->EventAfter(index));
   if (due || core_->clock.IsPerThread(stream))  // a later event covers the same launches
     core_->clock.Cover({stream, core_->clock.Current(stream)}).IgnoreError();
   if (core_->parts.observer != nullptr) {

@@ -81,6 +81,11 @@ class Residency {
   virtual CUresult RunReachingAll(const AccessSet& set, StreamRef stream, uint64_t tag,
                                   absl::FunctionRef<CUresult()> launch) = 0;
 
+  // Records that the launch that comes next on `stream` may begin before the one ahead of it has ended
+  // (programmatic dependent launch). From then on fewer events are recorded on the stream, since one between
+  // two such launches keeps them apart. Lock-free. Any thread.
+  virtual void RecordOverlap(StreamRef stream) = 0;
+
   // Adds long-term pins: makes the set resident and keeps each of its blocks resident until it is freed, or
   // until Unpin. Pins are counted by reason. Each Pin that is given `pinned` appends the entries that one
   // Unpin must be given later. kResourceExhausted when the pinned blocks and the largest set would no longer

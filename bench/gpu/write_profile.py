@@ -1,10 +1,10 @@
-"""Writes a hardware profile of simcuda from what bench/gpu/run.sh measured on a machine.
+"""Writes a hardware profile of simcuda from what the first stage of a GPU session measured (tests/gpu/visit.sh --stage first).
 
-    python3 bench/gpu/write_profile.py BENCH.json --name NAME --like a100 --out NAME.json
+    python3 bench/gpu/write_profile.py FIRST.json --name NAME --like a100 --out NAME.json
     build/bin/simcuda-run --hardware ./NAME.json -- COMMAND
 
-What the bench does not measure is taken from the profile named by --like, as assumed from there. A session on a GPU writes
-one as well (tests/gpu/visit.sh --stage first), and its report has more that was measured (--visit).
+The profile named by --like gives what the session does not measure, as assumed from there. The session itself writes a profile
+in this way, named "visit" and like the shipped one of the nearest name.
 """
 
 import argparse
@@ -86,10 +86,9 @@ def rate_together(alone, other, name):
     return {"low": low, "high": high, "assumed": f"the profile {name}: the same part of the rate alone"}
 
 
-def make(report, name, like, rows=()):
-    """rows: of the first stage of a session on that machine."""
-    driver = report["driver"]
-    words = f"measured: {driver['device']}; {'; '.join(report.get('machine', []))}"
+def make(driver, machine, name, like, rows=()):
+    """driver: the figures of gpu_driver_bench. machine: of the report. rows: of the first stage of a session on that machine."""
+    words = "; ".join(["measured: " + driver["device"], *(str(machine[key]) for key in ("platform", "nvidia_smi") if machine.get(key))])
     figure = lambda value: {"value": round(value, 4), "source": words}  # noqa: E731
     base = json.loads((PROFILES / f"{like}.json").read_text())
     profile = assume(base, like)
@@ -112,15 +111,16 @@ def write(profile, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("report", type=Path, help="the file of bench/gpu/run.sh --json")
+    parser.add_argument("report", type=Path, help="the report of a session's first stage")
     parser.add_argument("--name", required=True)
     parser.add_argument("--like", help="the profile that what is not measured is taken from (default: of the nearest name)")
-    parser.add_argument("--visit", type=Path, help="the report of a session's first stage on the same machine")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     report = json.loads(args.report.read_text())
-    rows = json.loads(args.visit.read_text())["rows"] if args.visit else ()
-    write(make(report, args.name, args.like or nearest(report["driver"]["device"]), rows), args.out)
+    driver = profile_facts.figures_of(report["rows"]).get("driver calls")
+    if driver is None:
+        sys.exit(f"{args.report} has no figures of the row \"driver calls\"")
+    write(make(driver, report["machine"], args.name, args.like or nearest(driver["device"]), report["rows"]), args.out)
     print(f"written to {args.out}")
 
 

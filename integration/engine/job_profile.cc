@@ -1,5 +1,6 @@
 #include "integration/engine/job_profile.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -14,6 +15,15 @@
 namespace spillway::integration {
 
 using policy::FormFacts;
+
+namespace {
+
+// Rates waver all the time. One within a tenth of what is kept plans the same, and is no reason to write.
+void KeepRate(double measured, double* rate) {
+  if (measured > 0 && std::abs(measured - *rate) > *rate / 10) *rate = measured;
+}
+
+}  // namespace
 
 ProfileKey FindProfileKey(const allocator::CudaDriver& driver, int device) {
   ProfileKey key;
@@ -49,6 +59,7 @@ void JobProfile::Begin(const ProfileKey& key, const std::vector<std::string>& di
   kept_ = ProfileText(*read);
   before_ = *std::move(read);
   rates_ = before_.rates;
+  directories_ = before_.directories;
   os::Log(os::LogLevel::kInfo,
           absl::StrCat("the profile ", path_, " knows ", before_.writes.size(), " forms of kernels"));
 }
@@ -70,6 +81,17 @@ KnownRates JobProfile::rates() const {
     known.disk_out = rates.disk_out;
   }
   return known;
+}
+
+io::DriveSpeed JobProfile::SpeedOf(const std::string& directory) const {
+  const uint64_t number = DrivesNumber({directory});
+  const auto found = std::ranges::find(before_.directories, number, &DirectorySpeed::directory);
+  return found == before_.directories.end() ? io::DriveSpeed() : found->speed;
+}
+
+void JobProfile::GuessSpeeds(io::SpillStore* disk) const {
+  const std::vector<io::DirectoryStats> directories = disk->stats().directories;
+  for (size_t i = 0; i < directories.size(); ++i) disk->GuessSpeed(i, SpeedOf(directories[i].path));
 }
 
 std::shared_ptr<const policy::WriteFacts> JobProfile::Writes(int device, allocator::Residency* residency) {
@@ -98,10 +120,6 @@ bool JobProfile::IsOfName(uint64_t tag) const {
 }
 
 JobFacts JobProfile::Learnt() {
-  // Rates waver all the time. One within a tenth of what is kept plans the same, and is no reason to write.
-  const auto set = [](double measured, double* rate) {
-    if (measured > 0 && std::abs(measured - *rate) > *rate / 10) *rate = measured;
-  };
   std::vector<FormFacts> writes;
   bool first = true;
   devices_->ForEach([&](const ServedDevice& served) {
@@ -112,21 +130,36 @@ JobFacts JobProfile::Learnt() {
     }
     if (!std::exchange(first, false)) return;
     const allocator::MachineStats machine = served.residency->Machine();
-    set(machine.host_in_rate, &rates_.link_in);
-    set(machine.host_out_rate, &rates_.link_out);
-    set(machine.host_in_both_rate, &rates_.link_in_both);
-    set(machine.host_out_both_rate, &rates_.link_out_both);
+    KeepRate(machine.host_in_rate, &rates_.link_in);
+    KeepRate(machine.host_out_rate, &rates_.link_out);
+    KeepRate(machine.host_in_both_rate, &rates_.link_in_both);
+    KeepRate(machine.host_out_both_rate, &rates_.link_out_both);
     if (machine.disk_in_rate <= 0 && machine.disk_out_rate <= 0) return;
     if (rates_.drives != drives_) rates_.disk_in = rates_.disk_out = 0;
     rates_.drives = drives_;
-    set(machine.disk_in_rate, &rates_.disk_in);
-    set(machine.disk_out_rate, &rates_.disk_out);
+    KeepRate(machine.disk_in_rate, &rates_.disk_in);
+    KeepRate(machine.disk_out_rate, &rates_.disk_out);
   });
-  return {before_.key, rates_, MergedWrites(std::move(writes), before_.writes)};
+  return {before_.key, rates_, directories_, MergedWrites(std::move(writes), before_.writes)};
 }
 
-void JobProfile::Keep(uint64_t spilled_bytes) {
+// Those of this run come first. A directory that this run has not used keeps its place and its speed.
+void JobProfile::LearnSpeeds(std::span<const io::DirectoryStats> directories) {
+  for (const io::DirectoryStats& now : directories) {
+    const uint64_t number = DrivesNumber({now.path});
+    auto known = std::ranges::find(directories_, number, &DirectorySpeed::directory);
+    if (known == directories_.end()) {
+      if (now.speed == io::DriveSpeed()) continue;
+      known = directories_.insert(directories_.begin(), {number, {}});
+    }
+    KeepRate(now.speed.read, &known->speed.read);
+    KeepRate(now.speed.write, &known->speed.write);
+  }
+}
+
+void JobProfile::Keep(uint64_t spilled_bytes, std::span<const io::DirectoryStats> directories) {
   if (path_.empty() || spilled_bytes == 0) return;
+  LearnSpeeds(directories);
   std::string text = ProfileText(Learnt());
   if (text == kept_) return;
   const absl::Status written = WriteProfile(path_, text);

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "integration/hooks/function_registry.h"
 #include "integration/prediction/planning_machine.h"
 #include "integration/profile/job_facts.h"
+#include "io/store/spill_store.h"
 
 namespace spillway::integration {
 
@@ -42,15 +44,17 @@ class JobProfile {
   void Begin(const ProfileKey& key, const std::vector<std::string>& directories);
   // The rates of the profile; all 0 where there is none.
   KnownRates rates() const;
+  // Hands the profile's speeds on to the store's directories.
+  void GuessSpeeds(io::SpillStore* disk) const;
 
   // ---- From then on.
 
   // The facts and guesses about the writes of the device's launches by now; null: none. `residency`: the
   // device's. Called on the thread of the device's predictor.
   std::shared_ptr<const policy::WriteFacts> Writes(int device, allocator::Residency* residency);
-  // Keeps what was learnt, if there is anything new and the process has spilled so many bytes. One thread at
-  // a time.
-  void Keep(uint64_t spilled_bytes);
+  // Keeps what was learnt, if there is anything new and the process has spilled so many bytes. `directories`:
+  // the store's, as they are now. One thread at a time.
+  void Keep(uint64_t spilled_bytes, std::span<const io::DirectoryStats> directories = {});
 
  private:
   struct DeviceGuesses {
@@ -59,6 +63,8 @@ class JobProfile {
   };
   void ReportUnusable(const absl::Status& why) const;
   bool IsOfName(uint64_t tag) const;
+  io::DriveSpeed SpeedOf(const std::string& directory) const;
+  void LearnSpeeds(std::span<const io::DirectoryStats> directories);
   JobFacts Learnt();
 
   const std::optional<std::string> asked_;
@@ -73,9 +79,10 @@ class JobProfile {
   std::array<DeviceGuesses, allocator::kMaxDevices> guesses_;  // each of one predictor's thread
 
   // Used by the thread that keeps facts alone.
-  ProfileRates rates_;   // the latest that were news
-  std::string kept_;     // as written last, or read
-  bool failed_ = false;  // to write, and that was reported
+  ProfileRates rates_;                       // the latest that were news
+  std::vector<DirectorySpeed> directories_;  // likewise
+  std::string kept_;                         // as written last, or read
+  bool failed_ = false;                      // to write, and that was reported
 };
 
 }  // namespace spillway::integration

@@ -120,7 +120,7 @@ std::vector<std::function<void(const Metrics&, bool)>> JobReports::MakeWriters(i
     });
   }
   writers.push_back([profile = from_.profile](const Metrics& metrics, bool) {
-    profile->Keep(Total(metrics.devices).spilled_bytes);
+    profile->Keep(Total(metrics.devices).spilled_bytes, metrics.disk.directories);
   });
   if (!settings_.prometheus.empty()) {
     const std::string path = OutputFile::Expand(settings_.prometheus, settings_.ranks.rank);
@@ -262,6 +262,8 @@ Metrics JobReports::CollectNow() const {
     metrics.host_capacity_bytes = host->storage_capacity_bytes();
   if (const HookState* const hooks = GetHookState())
     metrics.unknown_kernel_launches = hooks->unknown_launches.load();
+  if (const allocator::AddressMap* const addresses = from_.tiers->addresses())
+    metrics.unmatched_addresses = addresses->unmatched();
   if (const std::string* const reason = from_.evictions->ended_by()) metrics.evictions_ended = *reason;
   metrics.newer_calls = from_.shim->newer_calls();
   metrics.pause = from_.pause->metrics();

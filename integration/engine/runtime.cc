@@ -166,6 +166,7 @@ absl::Status Runtime::StartSharedLocked(int device, CUcontext context) {
   }
   PublishHookContext(&hook_context_);
   profile_.Begin(FindProfileKey(*driver_, device), tiers_.disk_paths());
+  if (tiers_.disk() != nullptr) profile_.GuessSpeeds(tiers_.disk());
   reports_.Start();
   started_ = true;
   return absl::OkStatus();

@@ -208,6 +208,16 @@ void RecordTrust(AccessSetBuilder* builder, const FunctionInfo& info, void* cons
 
 }  // namespace
 
+void RecordOverlap(AccessSetBuilder* builder, CUstream stream) {
+  int recorded = -1;
+  for (const allocator::BlockId id : builder->set()) {
+    if (id.device() == recorded) continue;
+    recorded = id.device();
+    if (allocator::Residency* const residency = builder->context()->Of(recorded))
+      residency->RecordOverlap({stream, false});
+  }
+}
+
 void CollectKernel(AccessSetBuilder* builder, void* function, void* const* params, void* const* extra) {
   if (function == nullptr) return;
   const FunctionInfo* const info = FindFunction(builder->state(), function);

@@ -16,6 +16,10 @@ namespace spillway::integration {
 // CUfunction or a CUkernel. Both `params` and `extra` are scanned; the driver judges a call that gives both.
 void CollectKernel(AccessSetBuilder* builder, void* function, void* const* params, void* const* extra);
 
+// Records with each device whose blocks are in the set that the launch may begin before the one ahead of it on
+// the stream has ended. A default stream counts as that of the device.
+void RecordOverlap(AccessSetBuilder* builder, CUstream stream);
+
 // Reads the launches of kernels, in each form of the driver's calls.
 struct KernelLaunch {
   // cuLaunchKernel, and the cooperative form, which has no `extra`.
@@ -40,12 +44,18 @@ struct KernelLaunch {
   }
 
  private:
-  // Adds the range of an access policy window, which may be that of a block.
+  // Adds the range of an access policy window, which may be that of a block. Records a programmatic dependent
+  // launch.
   static void CollectAttributes(AccessSetBuilder* builder, const CUlaunchConfig& config) {
     for (unsigned int i = 0; config.attrs != nullptr && i < config.numAttrs; ++i) {
-      if (config.attrs[i].id != CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW) continue;
-      const CUaccessPolicyWindow& window = config.attrs[i].value.accessPolicyWindow;
-      builder->Range(AddressOf(window.base_ptr), window.num_bytes);
+      const CUlaunchAttribute& attribute = config.attrs[i];
+      if (attribute.id == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW) {
+        const CUaccessPolicyWindow& window = attribute.value.accessPolicyWindow;
+        builder->Range(AddressOf(window.base_ptr), window.num_bytes);
+      } else if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) {
+        if (attribute.value.programmaticStreamSerializationAllowed != 0)
+          RecordOverlap(builder, config.hStream);
+      }
     }
   }
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <span>
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
@@ -92,6 +93,11 @@ bool ReadLine(std::string_view line, JobFacts* facts) {
   if (words.Take("drives"))
     return words.Take(&rates.drives, 16) && words.TakeRate(&rates.disk_in) &&
            words.TakeRate(&rates.disk_out) && words.ended();
+  if (words.Take("directory")) {
+    DirectorySpeed& directory = facts->directories.emplace_back();
+    return facts->directories.size() <= kMaxProfileDirectories && words.Take(&directory.directory, 16) &&
+           words.TakeRate(&directory.speed.read) && words.TakeRate(&directory.speed.write) && words.ended();
+  }
   FormFacts form;
   if (!words.Take("writes") || !words.Take(&form.form.tag, 16) || !words.Take(&form.form.blocks, 10) ||
       !words.Take(&form.reads, 16) || !words.Take(&form.writes, 16) || !words.ended())
@@ -122,6 +128,10 @@ std::string ProfileText(const JobFacts& facts) {
                   Number(rates.link_in_both), " ", Number(rates.link_out_both), "\n");
   absl::StrAppendFormat(&text, "drives %016x %d %d\n", rates.drives, Number(rates.disk_in),
                         Number(rates.disk_out));
+  for (const DirectorySpeed& one :
+       std::span(facts.directories).first(std::min(facts.directories.size(), kMaxProfileDirectories)))
+    absl::StrAppendFormat(&text, "directory %016x %d %d\n", one.directory, Number(one.speed.read),
+                          Number(one.speed.write));
   for (const FormFacts& form : facts.writes) {
     const std::string line = LineOf(form);
     if (text.size() + line.size() + kEndBytes > kMaxProfileBytes) break;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "io/store/spill_store.h"
 #include "policy/trace/write_facts.h"
 
 namespace spillway::integration {
@@ -34,15 +35,25 @@ struct ProfileRates {
 // A number for these directories, equal for equal ones: their names do not stand in the file.
 uint64_t DrivesNumber(const std::vector<std::string>& directories);
 
+// The speed of one spill directory's drive.
+struct DirectorySpeed {
+  uint64_t directory = 0;  // by DrivesNumber
+  io::DriveSpeed speed;
+  friend bool operator==(const DirectorySpeed&, const DirectorySpeed&) = default;
+};
+
 struct JobFacts {
   ProfileKey key;
   ProfileRates rates;
-  std::vector<policy::FormFacts> writes;  // the most recently learnt first
+  std::vector<DirectorySpeed> directories;  // the most recently used first
+  std::vector<policy::FormFacts> writes;    // the most recently learnt first
 };
 
 // The largest file that is read as a profile, in bytes.
 inline constexpr size_t kMaxProfileBytes = 64 << 10;
-inline constexpr int kProfileVersion = 1;
+inline constexpr int kProfileVersion = 2;
+// Directories beyond these are left out.
+inline constexpr size_t kMaxProfileDirectories = 64;
 
 // One fact a line, and a checksum at the end. At most kMaxProfileBytes: the last facts are left out.
 std::string ProfileText(const JobFacts& facts);

@@ -1,5 +1,5 @@
-// RunData: the contents of SPILLWAY_REPORT's file, and its JSON (docs/report.md has each field). RunReport
-// fills it on the reporter's thread. Pure: data in, text out; no call fails.
+// RunData: the contents of SPILLWAY_REPORT's file, and its JSON (docs/report-data.md has each field).
+// RunReport fills it on the reporter's thread. Pure: data in, text out; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_RUN_DATA_H_
 #define SPILLWAY_INTEGRATION_REPORT_RUN_DATA_H_

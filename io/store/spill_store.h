@@ -43,6 +43,13 @@ struct SlotId {
   }
 };
 
+// Speed of a drive while it has requests, in bytes a second; 0: not known.
+struct DriveSpeed {
+  double write = 0;
+  double read = 0;
+  friend bool operator==(const DriveSpeed&, const DriveSpeed&) = default;
+};
+
 // Statistics of one directory, in bytes and counts since Create.
 struct DirectoryStats {
   std::string path;
@@ -62,6 +69,7 @@ struct DirectoryStats {
   uint64_t retries = 0;            // resubmitted or continued transfers
   uint64_t errors = 0;             // writes and reads that ended in an error
   uint64_t checksum_mismatches = 0;
+  DriveSpeed speed;  // measured, or the guess until then
 };
 
 struct SpillStoreStats {
@@ -127,6 +135,10 @@ class SpillStore {
 
   // Number of drives on which its directories lie, by their file systems. At least 1. Any thread.
   size_t drives() const;
+
+  // Divides slots between directories by this speed of the directory until its own is measured. A wrong value
+  // costs time for the first blocks, nothing else. Any thread.
+  void GuessSpeed(size_t directory, const DriveSpeed& speed);
 
   // Waits until capacity_bytes() >= bytes. Fails with ResourceExhausted and the reason when caps, reserves
   // and disks do not give as much. A directory that is closed by errors or silence is waited for. Cancelled

@@ -84,6 +84,12 @@ void SpillStore::Impl::PostDone(Done done, absl::Status status) {
   pool_->Post([done = std::move(done), status = std::move(status)] { done(status); });
 }
 
+void SpillStore::Impl::GuessSpeed(size_t directory, const DriveSpeed& speed) {
+  TransferQueue& queue = *directories_[directory]->queue;
+  queue.GuessSpeed(IoOp::kWrite, speed.write);
+  queue.GuessSpeed(IoOp::kRead, speed.read);
+}
+
 SpillStoreStats SpillStore::Impl::stats() {
   SpillStoreStats total;
   os::MutexLock lock(&mu_);
@@ -107,7 +113,9 @@ SpillStoreStats SpillStore::Impl::stats() {
                        .slots_moved = directory->slots_moved,
                        .retries = counters.retries.load(),
                        .errors = counters.errors.load(),
-                       .checksum_mismatches = directory->mismatches};
+                       .checksum_mismatches = directory->mismatches,
+                       .speed = {.write = directory->queue->BytesPerSecond(IoOp::kWrite),
+                                 .read = directory->queue->BytesPerSecond(IoOp::kRead)}};
     total.bytes_written += one.bytes_written;
     total.bytes_read += one.bytes_read;
     total.file_bytes += one.file_bytes;
@@ -209,6 +217,9 @@ void SpillStore::Read(SlotId slot, void* data, uint32_t bytes, Priority priority
 }
 
 void SpillStore::Promote(SlotId slot) { impl_->Promote(slot); }
+void SpillStore::GuessSpeed(size_t directory, const DriveSpeed& speed) {
+  impl_->GuessSpeed(directory, speed);
+}
 void SpillStore::CancelPrefetch(SlotId slot) { impl_->CancelPrefetch(slot); }
 SpillStoreStats SpillStore::stats() const { return impl_->stats(); }
 SpillSpace SpillStore::space() const { return impl_->space(); }

@@ -61,6 +61,7 @@ class SpillStore::Impl {
   void Read(SlotId slot, void* data, uint32_t bytes, Priority priority, Done done);
   void Promote(SlotId slot);
   void CancelPrefetch(SlotId slot);
+  void GuessSpeed(size_t directory, const DriveSpeed& speed);
   SpillStoreStats stats();
   SpillSpace space();
   void Shutdown();

@@ -83,9 +83,13 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   }
   // Bytes that were pushed and are not done, in this direction. Any thread.
   uint64_t queued_bytes(IoOp op) const { return queued_bytes_[static_cast<size_t>(op)].load(); }
-  // Speed of this direction while it has requests; 0 when not known yet. Any thread.
+  // Speed of this direction while it has requests, or the guess until then; 0 when neither is known. Any
+  // thread.
   double BytesPerSecond(IoOp op) const {
     return speeds_[static_cast<size_t>(op)].BytesPerSecond(options_.clock->NowNanos());
+  }
+  void GuessSpeed(IoOp op, double bytes_per_second) {
+    speeds_[static_cast<size_t>(op)].Guess(bytes_per_second);
   }
   void AbandonAfterFork() { engine_->AbandonAfterFork(); }
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr Nanos kFirstWindow = 3'000'000'000;
 constexpr double kSsdEfficiency = 0.97;      // of the SSD's speed, that reads and writes are planned for
-constexpr Bytes kHostMargin = 256ull << 20;  // at most; an eighth of a small host
+constexpr Bytes kHostMargin = 256ull << 20;  // at most; a sixty-fourth of a small host
 
 std::vector<Nanos> Scaled(const std::vector<Nanos>& times, double factor) {
   std::vector<Nanos> scaled(times.size());
@@ -65,7 +65,7 @@ class TierSweep {
         reads_(Scaled(plan->kernel_times, kSsdEfficiency)),
         writes_(reads_),
         on_host_(HostBytes()),
-        limit_(static_cast<int64_t>(machine.host_bytes - std::min(kHostMargin, machine.host_bytes / 8))) {}
+        limit_(static_cast<int64_t>(machine.host_bytes - std::min(kHostMargin, machine.host_bytes / 64))) {}
 
   void Run(TierOrder order) {
     std::vector<uint32_t> list = Ordered(order);

@@ -26,7 +26,7 @@ PROGRAMS = {
     "victim_bench": (["--most", "1000"], "lru_us"),
     "plan_bench": (["--most", "3000"], "all_s"),
     "history_bench": (["--pairs", "1", "--faults", "20", "--most", "1000"], "ns"),
-    "host_tier_bench": (["--gib", "1"], "out_seconds"),
+    "host_tier_bench": (["--gib", "1", "--scale", "2"], "out_seconds"),
     "hardware_bench": (
         ["--machines", "h200", "--forms", "wait", "--ends", "low", "--mib", "64", "--moved-mib", "256", "--scale", "1"], "share_of_plain_copy"),
 }  # fmt: skip

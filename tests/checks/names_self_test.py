@@ -1,11 +1,12 @@
-"""As self_test, for the checks that look at names: types defined once, local functions that hide others, names of figures."""
+"""As self_test, for the checks of names: types defined once, local functions that hide others, metrics, names that pages quote."""
 
 import unittest
 
 import metrics_page
 import local_names
+import page_names
 import types_once
-from planted import Planted
+from planted import HEAD, Planted
 
 
 class TypesOnceTest(Planted):
@@ -92,6 +93,41 @@ class FiguresPageTest(Planted):
         for row in ('GAUGE(x_bytes, "spillway_x_total", "x")\n', 'COUNTER(x, TOTAL, "spillway_x", "x")\n',
                     'GAUGE(x_bytes, "spillway_x_bytes tier=host", "x")\n', 'GAUGE(more_bytes, "spillway_live_bytes", "x")\n'):  # fmt: skip
             self.assertEqual(len(self.found(counters=self.COUNTERS + row)), 1, row)
+
+
+class PageNamesTest(Planted):
+    def found(self, text, page="docs/design.md", others=()):
+        self.put("io/store/slot.h", HEAD + "class SlotTable;  // kMaxSlots, SPILLWAY_DIRS\n")
+        self.put("integration/settings/settings.def", HEAD + "SETTING(host_memory)\n")
+        self.put("bench/a.py", 'parser.add_argument("--pairs")\n')
+        self.put("tests/nightly.sh", 'SHARDS="\nmutants      what catches each\n"\n')
+        self.put(page, text)
+        return page_names.find_problems(self.root, dict.fromkeys(others, "another project's"))
+
+    def test_names_that_are_there_pass(self):
+        for text in ("`SlotTable`", "`kMaxSlots`", "`io/store/slot.h`", "`io/store/slot`", "`io/store/{slot,slot}.h`", "`io/*.h`",
+                     "`slot.h`", "`SPILLWAY_DIRS`", "`SPILLWAY_HOST_MEMORY`", "`--pairs 3`", "`--host-memory`", "`tests/nightly.sh mutants`",
+                     "```\na.py --pairs 3\nOtherClass\n```"):  # fmt: skip
+            self.assertEqual(self.found(text + "\n"), [], text)
+
+    def test_names_that_are_gone_are_found(self):
+        for text in ("`SlotList`", "`SlotTable::AllOfThem`", "`kMostSlots`", "`io/store/slots.h`", "`io/store/{slot,gone}.h`", "`slots.h`",
+                     "`io/*.cc`", "`SPILLWAY_DIR`", "`SIMCUDA_NONE`", "`--pair`", "`tests/nightly.sh mutants links`", "```\na.py --pair 3\n```"):  # fmt: skip
+            self.assertEqual(len(self.found(text + "\n")), 1, text)
+
+    def test_text_without_marks_and_free_pages_may_have_any_name(self):
+        self.assertEqual(self.found("SlotList, io/store/slots.h and --pair\n"), [])
+        for page in ("docs/changelog.md", "docs/" + "decisions/0001-slots.md", "docs/" + "results/archive/2026-11-22-slots.md"):
+            self.assertEqual(self.found("`SlotList`\n", page), [])
+
+    def test_a_path_may_begin_at_the_folder_of_its_page(self):
+        self.put("tests/io/store/slot_test.cc")
+        self.assertEqual(self.found("`io/store/slot_test.cc`\n", "tests/README.md"), [])
+        self.assertEqual(len(self.found("`io/store/slot_test.cc`\n")), 1)
+
+    def test_a_name_of_another_project_needs_a_row_and_a_row_a_name(self):
+        self.assertEqual(self.found("`SlotList`\n", others=["SlotList"]), [])
+        self.assertEqual(len(self.found("`SlotTable`\n", others=["SlotList"])), 1)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Gathers what a machine with a GPU needs to run tests/gpu/visit.sh, run.sh and bench/gpu/run.sh out of a finished build:
+# Gathers what a machine with a GPU needs to run tests/gpu/visit.sh out of a finished build:
 # Spillway's libraries and programs, stripped of debug information, and beside them the shared libraries of this system
 # that they use (but libc's and the compiler's, which every system has). Everything finds its neighbours by $ORIGIN. A build of
 # the quickstart lacks the programs for a GPU: they are built first. The wheels of wheels.txt, which visit.sh --stage table
@@ -53,22 +53,16 @@ done
 # The preload has no dependency but libc and a layout of its own: it stays as it was linked.
 install -m 755 "$build/lib/libspillway.so" "$to/lib/"
 strip --strip-debug "$to/lib/libspillway.so"
-for program in spillway gpu_driver_bench launch_scan_bench; do
-  [ ! -e "$build/bin/$program" ] || copy "$build/bin/$program" bin "\$ORIGIN/../lib"
+for program in spillway gpu_driver_bench; do
+  copy "$build/bin/$program" bin "\$ORIGIN/../lib"
 done
-if [ -e "$build/lib/bench/libspillway_bench_gate.so" ]; then
-  mkdir -p "$to/lib/bench"
-  copy "$build/lib/bench/libspillway_bench_gate.so" lib/bench "\$ORIGIN/.."
-fi
 for program in gpu_self_test gpu_facts gpu_plain_job; do
   copy "$build/tests/$program" tests "\$ORIGIN/../lib"
 done
 
 # The shared libraries of this system, and theirs.
-mkdir -p "$build/lib/bench"  # a build without measurements has none
-find "$build/lib" "$build/lib/bench" "$build/bin" "$build/tests" -maxdepth 1 \( -name 'libspillway_engine.so' -o -name spillway \
-  -o -name gpu_driver_bench -o -name launch_scan_bench -o -name libspillway_bench_gate.so -o -name gpu_self_test \
-  -o -name gpu_facts -o -name gpu_plain_job \) -exec ldd {} + |
+find "$build/lib" "$build/bin" "$build/tests" -maxdepth 1 \( -name 'libspillway_engine.so' -o -name spillway -o -name gpu_driver_bench \
+  -o -name gpu_self_test -o -name gpu_facts -o -name gpu_plain_job \) -exec ldd {} + |
   awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
   grep -vE '/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|ld-linux[^/]*)\.so' | grep -v "^$build/" |
   while read -r library; do
@@ -100,9 +94,9 @@ echo "$to: $size MiB, needs ${newest/_/ } or newer"
 if [ "$size" -gt "$limit" ]; then
   {
     echo "$to has $size MiB, above the limit of $limit MiB (--limit). What may be left out, largest first:"
-    (cd "$to" && find lib/libspillway_torch_*.so lib/bench bin/launch_scan_bench -type f -printf '  %s %p\n' 2>/dev/null) | sort -rnk1 |
+    (cd "$to" && find lib/libspillway_torch_*.so -type f -printf '  %s %p\n' 2>/dev/null) | sort -rnk1 |
       awk '{ printf "  %6.1f MiB  %s\n", $1 / 1048576, $2 }'
-    echo "Libraries for other PyTorch releases than that machine's; the rest serves bench/launch_scan_bench alone."
+    echo "These are libraries for other PyTorch releases than that machine's."
   } >&2
   exit 1
 fi

@@ -1,4 +1,4 @@
-"""Rehearses a session on a GPU: the bundle, the commands and the paths of one, over simcuda's driver.
+"""Rehearses a GPU session: the bundle, the commands and the paths of one, over simcuda's driver.
 
     rehearse.py [--build BUILD] [--python PATH] [--work DIR]
 
@@ -106,7 +106,7 @@ def rehearse(args, part):
     if faults:
         plant(bundle)
         expected["first"] = {"residency self-test", "plain job: the driver's blocks", "plain job: 50 %, host memory", "a launch"}
-        expected["second"] = {"plain job: 50 %, disk"}
+        expected["second"] = {"pause and resume", "plain job: 50 %, disk"}
     problems, times = [], []
     for stage in PARTS[part]:
         status, output, report, seconds = run_stage(args, work, bundle, stage, {**SETTINGS, **(FAULTS if faults else {})})

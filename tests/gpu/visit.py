@@ -1,4 +1,4 @@
-"""One session on a GPU, in stages; started by visit.sh, which says what it needs. The rows of a stage: visit_stages.py.
+"""One GPU session, in stages; started by visit.sh, which says what it needs. The rows of a stage: visit_stages.py.
 
 A row is written down as soon as it has ended (JSON), and all logs go into one archive. On simcuda the same stages run; a row
 that only hardware can answer says so there and does not pass.
@@ -6,6 +6,7 @@ that only hardware can answer says so there and does not pass.
 
 import argparse
 import contextlib
+import glob
 import importlib.metadata
 import json
 import os
@@ -20,7 +21,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import host_memory
-import visit_device
 import visit_disk
 import visit_facts
 import visit_jobs
@@ -98,19 +98,13 @@ class Search:
         self.name = f"{case.name}: what is wrong"
 
     def run(self, visit):
-        jobs = visit.jobs
         if self.keys is None or not visit.serves_pytorch():
             visit.rows.add(self.name, rows.MISSING, "there is no uncapped run to compare with")
             return
         reference = job.Run(self.keys, None, None, None, "", visit_jobs.SHORTEST_CUT / visit_jobs.HANG)
-        jobs.climb(self.case, self.way, reference)
-        if find_sanitizer() is None:
-            visit.rows.add(f"{self.name}, by compute-sanitizer", rows.MISSING, "this machine has none")
-            return
-        prefix = (find_sanitizer(), "--target-processes", "all", "--print-limit", "20")
-        problem, ended = jobs.once_more(self.case, self.way, reference, "compute-sanitizer", limit=SANITIZER_SECONDS, prefix=prefix)
-        said = re.findall(r"^=========.*(?:Invalid|ERROR SUMMARY|at ).*$", ended.text, re.MULTILINE)
-        visit.rows.judge(f"{self.name}, by compute-sanitizer", ended, rows.MEASURED, " | ".join([problem, *said[:4]])[:400])
+        visit.jobs.climb(self.case, self.way, reference)
+        sanitized(visit, f"{self.name}, by compute-sanitizer", lambda prefix: visit.jobs.once_more(
+            self.case, self.way, reference, "compute-sanitizer", limit=SANITIZER_SECONDS, prefix=prefix))  # fmt: skip
 
 
 class Sanitize:
@@ -120,14 +114,20 @@ class Sanitize:
         self.name = f"what is wrong with {', '.join(names)}"[:120]
 
     def run(self, visit):
-        if find_sanitizer() is None:
-            visit.rows.add(self.name, rows.MISSING, "this machine has no compute-sanitizer")
-            return
         command, env = visit.program.command("gpu_self_test", "--gtest_brief=1")
-        ended = watch.run([find_sanitizer(), "--print-limit", "20", *command], visit.args.work / "compute-sanitizer.log",
-                          SANITIZER_SECONDS, env, left=visit.rows.left())  # fmt: skip
-        said = re.findall(r"^=========.*(?:Invalid|ERROR SUMMARY|at ).*$", ended.text, re.MULTILINE)
-        visit.rows.judge(self.name, ended, rows.MEASURED, " | ".join(said[:4])[:400])
+        sanitized(visit, self.name, lambda prefix: ("", watch.run(
+            [*prefix, *command], visit.args.work / "compute-sanitizer.log", SANITIZER_SECONDS, env, left=visit.rows.left())))  # fmt: skip
+
+
+def sanitized(visit, name, run):
+    """The row of a run under compute-sanitizer. run(prefix): a problem, empty for none, and how it ended."""
+    sanitizer = find_sanitizer()
+    if sanitizer is None:
+        visit.rows.add(name, rows.MISSING, "this machine has no compute-sanitizer")
+        return
+    problem, ended = run((sanitizer, "--target-processes", "all", "--print-limit", "20"))
+    said = re.findall(r"^=========.*(?:Invalid|ERROR SUMMARY|at ).*$", ended.text, re.MULTILINE)
+    visit.rows.judge(name, ended, rows.MEASURED, " | ".join(filter(None, [problem, *said[:4]]))[:400])
 
 
 def find_sanitizer():
@@ -147,6 +147,10 @@ def find_size(visit):
         if grown is not None:
             before, after = (grown[key] >> 20 for key in ("total_bytes_before", "total_bytes_after"))
             visit.rows.add("host memory", rows.MEASURED, f"{before} MiB in all, {after} MiB after a use of more", figures=grown)
+
+
+def device_files():
+    return sorted([*glob.glob("/dev/nvidiactl"), *glob.glob("/dev/nvidia[0-9]*")])
 
 
 def version_of(package):
@@ -214,7 +218,7 @@ def main():
         if args.spill:
             args.spill = Path(stack.enter_context(visit_jobs.spill_folder(args.spill)))
         if args.device == "gpu":
-            stack.enter_context(visit_device.held(visit_device.device_files(), args.work / "device-files.log"))
+            stack.enter_context(watch.held(device_files(), args.work / "device-files.log"))
         visit = Visit(args)
         print(json.dumps(visit.rows.head["machine"]), flush=True)
         try:

@@ -1,6 +1,7 @@
 """Facts of a GPU session: the programs gpu_self_test, gpu_facts and gpu_driver_bench, and gpu_plain_job on a full GPU."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -24,7 +25,7 @@ OTHERS_CHOICE = "PYTORCH|SPILLWAY(?!_DISK_RESERVE$|_GPU_TEST_DIR$)|SIMCUDA|LD_PR
 
 
 class Program:
-    """A program of the build, on the device that is visited."""
+    """A program of the build, on the session's device."""
 
     def __init__(self, args, table):
         self.args, self.table = args, table
@@ -50,7 +51,7 @@ class Program:
         return [str(part) for part in command], {**env, **variables}
 
     def spill_option(self):
-        """For the doctor: the folder of the spill files, where the visit has one."""
+        """For the doctor: the folder of the spill files, where the session has one."""
         return ("--dirs", str(self.args.spill)) if self.args.spill else ()
 
     def run(self, label, name, *arguments, limit=120, allowance=None, **more):
@@ -92,14 +93,14 @@ class Program:
         else:
             self.failed(label, ended)
 
-    def fact(self, label, *arguments, words=None, **more):
+    def fact(self, label, *arguments, words, **more):
         """A row of figures that only hardware can give."""
         small = ("--small",) if self.args.size == "small" else ()
         ended, figures = self.run(label, "gpu_facts", *arguments, *small, **more)
         if ended.status != 0 or figures is None:
             self.failed(label, ended)
             return
-        self.figures(label, figures, ended.seconds, said_of(words, figures) if words else "")
+        self.figures(label, figures, ended.seconds, said_of(words, figures))
 
     def figures(self, label, figures, seconds, words=""):
         if self.simcuda:
@@ -126,27 +127,74 @@ def doctor(program):
     program.table.judge("doctor", ended, rows.PASSED, f"exit status {ended.status}: " + " | ".join(line.strip() for line in lines)[:300])
 
 
-def driver_self_test(program):
-    """The driver as the design takes it, alone; then the look-ups, with Spillway before it."""
-    tests = "--gtest_filter=DriverTest.*:LookUpTest.*:ContentHashTest.*"
-    ended, _ = program.run("driver self-test", "gpu_self_test", "--gtest_brief=1", tests, limit=40)
-    program.judged("driver self-test", ended, "what the design takes for granted holds")
-    ended, _ = program.run("look-ups with Spillway", "gpu_self_test", "--gtest_brief=1", tests.replace("DriverTest.*:", ""), spillway={},
-                           limit=40)  # fmt: skip
-    program.judged("look-ups with Spillway", ended, "look-ups are wrapped, the content hash is right")
+@dataclasses.dataclass(frozen=True)
+class SelfTest:
+    """A row of gpu_self_test: those of its tests that the filter names, alone or with Spillway before the driver."""
+
+    name: str
+    tests: str
+    words: str
+    spillway: dict | None = None
+
+    def run(self, visit):
+        if visit.jobs.wanted(self.name):
+            ended, _ = visit.program.run(self.name, "gpu_self_test", "--gtest_brief=1", f"--gtest_filter={self.tests}",
+                                         spillway=self.spillway, limit=40)  # fmt: skip
+            visit.program.judged(self.name, ended, self.words)
 
 
-def residency_self_test(program):
-    ended, _ = program.run("residency self-test", "gpu_self_test", "--gtest_brief=1", "--gtest_filter=*ResidencyTest.*", limit=40)
-    program.judged("residency self-test", ended, "four times the budget keeps every word")
+@dataclasses.dataclass(frozen=True)
+class Fact:
+    """A row of figures of gpu_facts, asked in one process."""
+
+    name: str
+    arguments: tuple
+    words: object  # makes them of the figures
+    limit: int = 40
+    environment: tuple = ()  # pairs
+
+    def run(self, visit):
+        if visit.jobs.wanted(self.name):
+            visit.program.fact(self.name, *self.arguments, words=self.words, limit=self.limit, **dict(self.environment))
 
 
-ESSENTIALS = "device,placement,layouts,tensor-map,pointers,hash,pinning"
+@dataclasses.dataclass(frozen=True)
+class Cases:
+    """A row of gpu_facts, each question in a process of its own, since a driver may crash at it: that is an answer, too."""
+
+    name: str
+    fact: str
+    cases: tuple | None = None  # "" is the whole fact; None: those that the program lists
+    words: object = None
+
+    def run(self, visit):
+        if visit.jobs.wanted(self.name):
+            self.ask(visit.program)
+
+    def ask(self, program):
+        cases, ended = self.cases, None
+        if cases is None:
+            ended, _ = program.run(f"{self.fact} list", "gpu_facts", self.fact, "--list")
+            cases = [line for line in ended.text.splitlines() if line and not line.startswith("simcuda")]
+        answers, seconds = {}, 0.0
+        small = ("--small",) if program.args.size == "small" else ()
+        for case in cases:
+            asked = ("--case", case) if case else ()
+            ended, figures = program.run(f"{self.fact} {case}", "gpu_facts", self.fact, *asked, *small, limit=30)
+            if ended.out_of_time:
+                program.table.add(self.name, rows.LEFT_OUT, f"no time after {len(answers)} of {len(cases)}", seconds, figures=answers)
+                return
+            answers[case or self.fact] = figures if figures is not None else {"ended": ended.status, "cut": ended.cut}
+            seconds += ended.seconds
+        crashed = [case for case, answer in answers.items() if "ended" in answer]
+        if not cases or (program.simcuda and len(crashed) == len(cases)):
+            program.failed(self.name, ended)
+            return
+        said = f"{len(crashed)} of {len(cases)} end the process: {crashed[:4]}" if crashed or not self.words else said_of(self.words, answers)
+        program.figures(self.name, answers, seconds, said)
 
 
-def essentials(program):
-    """One process: its device is set up once."""
-    program.fact("essentials", ESSENTIALS, words=essential_words, limit=40)
+ESSENTIALS = "device,placement,layouts,tensor-map,pointers,hash,pinning"  # in one process: its device is set up once
 
 
 def essential_words(figures):
@@ -159,10 +207,6 @@ def essential_words(figures):
             f"pinning {pinned:.1f} GB/s")  # fmt: skip
 
 
-def host_handle(program):
-    program.fact("a handle in host memory", "host-handle", words=host_handle_words, limit=40)
-
-
 def host_handle_words(figures):
     def told(kind):
         answer = figures[kind]
@@ -172,54 +216,6 @@ def host_handle_words(figures):
         return f"{kind}: swap {answer['swap_us']:.0f} us, GB/s: {rates}; direct read: errno {answer.get('direct_read_errno')}"
 
     return f"{figures['bytes'] >> 20} MiB; " + "; ".join(told(kind) for kind in ("host_numa", "host"))
-
-
-def latency(program):
-    program.fact("launch latency beside remapping", "latency", "--row-seconds", "1.5", words=latency_words, limit=40)
-
-
-def copies(program):
-    program.fact("copy rates by size", "copies", words=copy_words)
-
-
-def loading(program):
-    for mode in ("LAZY", "EAGER"):
-        program.fact(f"module loading {mode}", "loading", CUDA_MODULE_LOADING=mode, words=loading_words)
-
-
-def handles(program):
-    listed, _ = program.run("handles list", "gpu_facts", "--list")
-    cases = [line for line in listed.text.splitlines() if " of " in line]
-    by_case(program, "wrong-kind handles", "handles", cases, listed=listed)
-
-
-def by_case(program, label, fact, cases, words=None, listed=None):
-    """Each question in a process of its own, since a driver may crash at it: that is an answer, too. The case "" is the whole fact.
-    listed: how the process ended that named the cases."""
-    answers, seconds, ended = {}, 0.0, listed
-    small = ("--small",) if program.args.size == "small" else ()
-    for case in cases:
-        asked = ("--case", case) if case else ()
-        ended, figures = program.run(f"{fact} {case}", "gpu_facts", fact, *asked, *small, limit=30)
-        if ended.out_of_time:
-            program.table.add(label, rows.LEFT_OUT, f"no time after {len(answers)} of {len(cases)}", seconds, figures=answers)
-            return
-        answers[case or fact] = figures if figures is not None else {"ended": ended.status, "cut": ended.cut}
-        seconds += ended.seconds
-    crashed = [case for case, answer in answers.items() if "ended" in answer]
-    if not cases or (program.simcuda and len(crashed) == len(cases)):
-        program.failed(label, ended)
-        return
-    said = f"{len(crashed)} of {len(cases)} end the process: {crashed[:4]}" if crashed or not words else said_of(words, answers)
-    program.figures(label, answers, seconds, said)
-
-
-def addresses(program):
-    for label, fact, cases, words in (("one handle at two addresses", "two-mappings", ["read", "write"], mapping_words),
-                                      ("address reservations", "reserve", [""], reservation_words),
-                                      ("handles of addresses", "retain", [""], retained_words)):  # fmt: skip
-        with program.table.guarded(label):
-            by_case(program, label, fact, cases, words)
 
 
 def attribute_words(answers):
@@ -239,12 +235,6 @@ def reservation_words(answers):
 
 def retained_words(answers):
     return ", ".join(f"{kind}: {answer['result']}" for kind, answer in answers["retain"].items())
-
-
-def stalls(program):
-    listed, _ = program.run("stalls list", "gpu_facts", "stalls", "--list")
-    cases = [line for line in listed.text.splitlines() if line and not line.startswith("simcuda")]
-    by_case(program, "calls beside one that waits", "stalls", cases, stall_words, listed)
 
 
 def stall_words(answers):
@@ -294,19 +284,21 @@ def driver_calls(program):
 
 
 def driver_words(figures):
-    block = next(row for row in figures["blocks"] if row["block_bytes"] == row["chunk_bytes"] == 64 * MIB)
-    calls = ", ".join(f"{call} {block[call + '_us']:.0f}" for call in ("create", "map", "set_access", "unmap", "release"))
+    blocks = sorted((row for row in figures["blocks"] if row["block_bytes"] == row["chunk_bytes"] == 64 * MIB), key=lambda row: row["busy"])
+
+    def of(call):
+        return f"{call} " + "/".join(f"{row[call + '_us']:.0f}" for row in blocks)
+
+    calls = ", ".join(map(of, ("create", "map", "set_access", "unmap", "release")))
     rates = ", ".join(f"{name.split('_gb')[0].replace('_', ' ')} {rate:.1f}" for name, rate in figures["copies"].items())
-    return f"64 MiB, us: {calls}; launch {figures['launch']['launch_ns']:.0f} ns; copies, GB/s: {rates}"
+    return f"64 MiB, us idle/beside a kernel: {calls}; launch {figures['launch']['launch_ns']:.0f} ns; copies, GB/s: {rates}"
 
 
 def hardware_profile(program, driver):
     """The machine's costs as simcuda takes them, from the calls just measured."""
     label, path = "hardware profile", program.args.work / "hardware-profile.json"
-    machine = program.table.head["machine"]
-    words = [str(machine[key]) for key in ("platform", "nvidia_smi") if machine.get(key)]
     like = write_profile.nearest(driver["device"])
-    write_profile.write(write_profile.make({"machine": words, "driver": driver}, "visit", like, program.table.rows), path)
+    write_profile.write(write_profile.make(driver, program.table.head["machine"], "visit", like, program.table.rows), path)
     if not program.simcuda:
         program.table.add(label, rows.MEASURED, f"{path.name}, the rest as {like}'s")
         return

@@ -284,6 +284,7 @@ def explained(run, reference):
     lost = {key: value for key, value in metrics["lost_seconds"].items() if value >= 0.005}
     words.append("lost s: " + (" ".join(f"{key} {value:.2f}" for key, value in lost.items()) or "0"))
     words.append(f"{metrics['launches']} launches, {metrics['slow_launches']} slow, {metrics['unknown_kernel_launches']} unknown")
+    words += [f"{metrics['unmatched_addresses']} numbers like addresses"] if metrics["unmatched_addresses"] else []
     words += [f"held by {key} {value / 1e6:.0f} MB" for key, value in metrics["pinned_bytes_by_reason"].items() if value]
     followed = sum(device.get("followed_launches", 0) for device in metrics["devices"])
     words.append(f"{followed} by a plan")

@@ -3,12 +3,14 @@
 import argparse
 import json
 import os
+import sys
 import unittest
 from pathlib import Path
 from unittest import mock
 
-from visit_test import Quiet  # (finds the modules of the visit)
+from visit_test import Quiet  # (finds the modules of the session)
 
+import conf_python
 import visit_disk
 import visit_facts
 import visit_jobs
@@ -17,7 +19,7 @@ import visit_watch
 
 MIB = 1 << 20
 METRICS = {"spilled_bytes": 3e9, "fetched_bytes": 2e9, "lost_seconds": {"run_ahead": 0.0, "arrival": 0.25}, "launches": 9, "slow_launches": 1,
-           "unknown_kernel_launches": 2, "pinned_bytes_by_reason": {"graph": 5e6, "peer": 0}, "evictions_ended": "a call",
+           "unknown_kernel_launches": 2, "unmatched_addresses": 3, "pinned_bytes_by_reason": {"graph": 5e6, "peer": 0}, "evictions_ended": "a call",
            "devices": [{"followed_launches": 4}]}  # fmt: skip
 WAYS = (visit_jobs.Way(50), visit_jobs.Way(40))
 
@@ -27,6 +29,21 @@ def finished(losses="same", status="ok", peak=100 * MIB, budget=100 * MIB, spill
     keys.update(status=status, losses_sha256=losses, state_sha256="state", peak_bytes=peak, budget_bytes=budget,
                 spilled_bytes=spilled, tokens_per_s=10.0)  # fmt: skip
     return visit_jobs.job.Run(keys, {"memory": {}}, METRICS, {}, "the log", seconds, 0)
+
+
+class ConfPythonTest(Quiet):
+    def test_an_environment_that_was_left_halfway_is_made_anew(self):
+        build = self.folder / "build"
+        (build / "python" / "spillway").mkdir(parents=True)
+        with self.assertRaises(FileNotFoundError):  # the hook is not there
+            conf_python.python_with_start_up(build, self.folder)
+        (build / "python" / "spillway_start_up.pth").write_text("import os\n")
+        python = Path(conf_python.python_with_start_up(build, self.folder))
+        self.assertTrue(list(python.parents[1].glob("lib/python*/site-packages/spillway_start_up.pth")))
+
+    def test_what_the_command_said_is_told(self):
+        with self.assertRaisesRegex(RuntimeError, "ends with 3: no such module"):
+            conf_python.output_of(sys.executable, "-c", "print('no such module'); raise SystemExit(3)")
 
 
 class WithJobs(Quiet):
@@ -70,7 +87,7 @@ class JobsTest(WithJobs):
         self.assertEqual([row["status"] for row in table.rows], [visit_rows.MEASURED, visit_rows.PASSED])
         self.assertEqual(self.calls[1][2], visit_jobs.HANG * 20)
         words = table.rows[1]["words"]
-        for figure in ("ratio 1.000", "out 3.00 GB, in 2.00", "lost s: arrival 0.25", "9 launches, 1 slow, 2 unknown",
+        for figure in ("ratio 1.000", "out 3.00 GB, in 2.00", "lost s: arrival 0.25", "9 launches, 1 slow, 2 unknown", "3 numbers like addresses",
                        "held by graph 5 MB", "4 by a plan", "evictions ended: a call"):  # fmt: skip
             self.assertIn(figure, words)
 

@@ -11,16 +11,15 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from visit_test import Quiet  # (finds the modules of the visit)
+from visit_test import Quiet  # (finds the modules of the session)
 
 import host_memory
 import visit
-import visit_device
 import visit_facts
 import visit_jobs
 import visit_rows
 from visit_jobs_test import DOCTOR, finished
-from write_profile_test import REPORT
+from write_profile_test import DRIVER
 
 RATES = json.dumps({"path": "/var/tmp", "problem": None, **{side: {"late_bytes_per_second": 1e9} for side in ("write", "read")}})
 # What is the same for all of them: the first word of the arguments chooses the answer.
@@ -29,10 +28,8 @@ import json, os, sys
 answers = {answers!r}
 with open({calls!r}, "a") as calls:
     print(os.path.basename(sys.argv[0]), *sys.argv[1:], file=calls)
-if sys.argv[1:2] == ["--list"]:
-    print("cuFuncGetName of function\\ncuFuncGetName of null")
-elif "--list" in sys.argv:
-    print("none\\ncuModuleLoadData")
+if sys.argv[-1] == "--list":
+    print("none\\ncuModuleLoadData" if sys.argv[1] == "stalls" else "cuFuncGetName of function\\ncuFuncGetName of null")
 elif "cuFuncGetName of null" in sys.argv:
     os.abort()
 elif sys.argv[1:2] == ["full"]:
@@ -72,7 +69,7 @@ class StageTest(Quiet):
         super().setUp()
         said = {**FACTS, "--spillway": JOB, "--blocks": JOB, "--pauses": PAUSES}
         answers = {"": "", "doctor": DOCTOR % RATES, **{word: f"RESULT {json.dumps(figures)}" for word, figures in said.items()}}
-        driver = {**REPORT["driver"], "device": "NVIDIA H100 80GB HBM3"}
+        driver = {**DRIVER, "device": "NVIDIA H100 80GB HBM3"}
         text = PROGRAM.format(python=sys.executable, answers=answers, report=json.dumps(driver), calls=str(self.folder / "calls"))
         for name in ("bin/spillway", "bin/gpu_driver_bench", "tests/gpu_self_test", "tests/gpu_facts", "tests/gpu_plain_job"):
             path = self.folder / "build" / name
@@ -87,7 +84,7 @@ class StageTest(Quiet):
         command = ["visit.py", "--stage", stage, "--build", str(self.folder / "build"), "--out", str(home), *arguments]
         none = mock.Mock(side_effect=importlib.metadata.PackageNotFoundError)
         with mock.patch.object(sys, "argv", command), mock.patch.object(visit_jobs.job, "has_gpu", lambda: True), \
-                mock.patch.object(visit_device, "device_files", lambda: [str(self.folder / "nvidia0")]), \
+                mock.patch.object(visit, "device_files", lambda: [str(self.folder / "nvidia0")]), \
                 mock.patch.object(host_memory, "figures", lambda: (64 << 30, 1 << 30)), \
                 mock.patch.object(visit.Visit, "serves_pytorch", lambda _visit: serves), \
                 mock.patch.object(importlib.metadata, "version", none), contextlib.redirect_stderr(io.StringIO()):  # fmt: skip
@@ -132,7 +129,8 @@ class StageTest(Quiet):
         self.assertEqual(rows["wrong-kind handles"]["words"], "1 of 2 end the process: ['cuFuncGetName of null']")
 
     def test_the_second_looks_for_what_was_wrong_with_a_job(self):
-        case, way = visit.stages.first("large")[5].case, visit.stages.first("large")[5].ways[0]
+        row = next(row for row in visit.stages.first("large") if hasattr(row, "case"))
+        case, way = row.case, row.ways[0]
         self.stage("first")
         report = json.loads((self.folder / "home" / "first.json").read_text())
         bad = {"row": f"{case.name}: {way.words()}", "status": "failed", "case": case.name, "way": dataclasses.asdict(way)}
@@ -150,6 +148,15 @@ class StageTest(Quiet):
         self.assertEqual([label for _, label, _ in asked], [*(f"with {name}" for name in visit_jobs.LADDER), "compute-sanitizer"])
         self.assertEqual(asked[-1][2][0], "checker")
         self.assertIn("ERROR SUMMARY: 1", rows[f"{case.name}: what is wrong, by compute-sanitizer"]["words"])
+
+    def test_a_row_name_is_one_case(self):
+        """The uncapped run of a name is what all its ways are compared with."""
+        for stage in visit.stages.STAGES:
+            for size in ("large", "small"):
+                cases = {}
+                for row in visit.stages.STAGES[stage](size):
+                    if hasattr(row, "case"):
+                        self.assertEqual(cases.setdefault(row.name, row.case), row.case, f"{stage}, {size}")
 
     def table(self, *lacking, size="large"):
         """The stage over runs that are made up: peers need half of the native 64 GiB. lacking: their packages are not there."""

@@ -11,10 +11,23 @@ import os
 import visit_facts as facts
 import visit_plain as plain
 import visit_rows as rows
-from run import SIZES
+from visit_facts import Cases, Fact, SelfTest
 from visit_jobs import ROOT, Case, Way, job
 
 HERE = ROOT / "tests" / "gpu"
+# A GPT of several GB, and one for a small device; likewise the others.
+SIZES = {
+    "large": {
+        "gpt": "--width 1280 --layers 12 --heads 20 --sequence 512 --batch 12 --steps 4",
+        "llama": "--steps 3",
+        "resnet": "--steps 3",
+    },
+    "small": {
+        "gpt": "--width 512 --layers 3 --heads 8 --sequence 64 --batch 16 --steps 2",
+        "llama": "--width 512 --layers 3 --sequence 64 --batch 4 --vocabulary 2048 --steps 2 --autocast 0",
+        "resnet": "--width 64 --stages 3 --picture 64 --batch 32 --steps 2",
+    },
+}
 OFFLINE = (("HF_HUB_OFFLINE", "1"), ("TOKENIZERS_PARALLELISM", "false"), ("HF_HUB_DISABLE_TELEMETRY", "1"),
            ("CUBLAS_WORKSPACE_CONFIG", ":4096:8"))  # fmt: skip
 PAGES = (("llama", 2), ("gpt2", 2), ("resnet", 3), ("vit", 3), ("lora", 3), ("side_stream", 3), ("hf_trainer", 4))
@@ -133,15 +146,16 @@ def first(size):
     whole = gpt(size)
     return (
         Ask("doctor", facts.doctor),
-        Ask("essentials", facts.essentials),
-        Ask("a handle in host memory", facts.host_handle),
-        Ask("driver self-test", facts.driver_self_test),
-        Ask("residency self-test", facts.residency_self_test),
+        Fact("essentials", (facts.ESSENTIALS,), facts.essential_words),
+        Fact("a handle in host memory", ("host-handle",), facts.host_handle_words),
+        SelfTest("driver self-test", "DriverTest.*:LookUpTest.*:ContentHashTest.*", "what the design takes for granted holds"),
+        SelfTest("look-ups with Spillway", "LookUpTest.*:ContentHashTest.*", "look-ups are wrapped, the content hash is right", spillway={}),
+        SelfTest("residency self-test", "*ResidencyTest.*", "four times the budget keeps every word"),
         Train(short, (Way(50),)),
         Ask("plain job", plain.in_host_memory),
-        Ask("launch latency", facts.latency),
-        Ask("calls beside one that waits", facts.stalls),
-        Ask("module loading", facts.loading),
+        Fact("launch latency beside remapping", ("latency", "--row-seconds", "1.5"), facts.latency_words),
+        Cases("calls beside one that waits", "stalls", words=facts.stall_words),
+        *(Fact(f"module loading {mode}", ("loading",), facts.loading_words, 120, (("CUDA_MODULE_LOADING", mode),)) for mode in ("LAZY", "EAGER")),
         Ask("driver calls", facts.driver_calls),
         Ask("a launch", plain.launch_cost),
         Train(whole, (Way(50), Way(35)), twice=True),
@@ -184,13 +198,15 @@ def rest(size):
     """For a longer session: what decides nothing at once."""
     third_party = ROOT / "tests" / "third_party" / "observe.py"
     return (
-        Ask("addresses", facts.addresses),
-        Ask("copy rates by size", facts.copies),
+        Cases("one handle at two addresses", "two-mappings", ("read", "write"), facts.mapping_words),
+        Cases("address reservations", "reserve", ("",), facts.reservation_words),
+        Cases("handles of addresses", "retain", ("",), facts.retained_words),
+        Fact("copy rates by size", ("copies",), facts.copy_words, 120),
         Train(gpt(size, "bf16", fused=True), (Way(50), Way(50, settings=(("verify", "on"),)))),
         Train(script(size, "llama"), (Way(50),)),
         Train(script(size, "resnet"), (Way(50),)),
-        *(Train(Case(page, third_party, (page, "--steps", str(steps)), OFFLINE), (Way(50, host=0.2),)) for page, steps in PAGES),
-        Ask("wrong-kind handles", facts.handles),
+        *(Train(Case(f"third-party {page}", third_party, (page, "--steps", str(steps)), OFFLINE), (Way(50, host=0.2),)) for page, steps in PAGES),
+        Cases("wrong-kind handles", "handles"),
     )
 
 

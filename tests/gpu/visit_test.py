@@ -17,12 +17,11 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import host_memory
-import visit_device
 import visit_facts
 import visit_rows
 import visit_watch
 from wait_until import wait_until
-from write_profile_test import REPORT
+from write_profile_test import DRIVER, block_row
 
 HANGS = """
 import signal, sys, threading
@@ -33,6 +32,7 @@ print("has begun", flush=True)
 threading.Event().wait()
 """
 HANGING = ("tail", "-f", "/dev/null")
+HANDLES = visit_facts.Cases("wrong-kind handles", "handles")
 
 
 class Quiet(unittest.TestCase):
@@ -102,7 +102,7 @@ class WatchTest(Quiet):
         ended = visit_watch.run(HANGING, self.folder / "a.log", 0.1, more=lambda: more(0.1, 0.2, 0.2, 60))
         self.assertEqual((ended.cut, ended.out_of_time, given), (True, False, [0.1, 0.2, 0.2]))
         ended = visit_watch.run(HANGING, self.folder / "a.log", 0.5, left=2.5, more=lambda: 50)
-        self.assertEqual((ended.cut, ended.out_of_time), (True, True), "the visit's end comes before the limit as it has grown")
+        self.assertEqual((ended.cut, ended.out_of_time), (True, True), "the session's end comes before the limit as it has grown")
 
     def test_children_are_cut_too(self):
         command = ["/bin/sh", "-c", f"'{sys.executable}' -c '{HANGS}'; true"]
@@ -115,7 +115,7 @@ class WatchTest(Quiet):
         self.assertEqual((ended.cut, ended.status, ended.text), (False, 3, "done"))
         self.assertFalse(ended.out_of_time)
 
-    def test_what_the_end_of_the_visit_cuts_off_is_told_from_a_hang(self):
+    def test_what_the_end_of_the_session_cuts_off_is_told_from_a_hang(self):
         command = [sys.executable, "-c", "import signal; print('begun', flush=True); signal.pause()"]
         ended = visit_watch.run(command, self.folder / "a.log", 50, left=2.5)
         self.assertEqual((ended.cut, ended.out_of_time), (True, True))
@@ -139,6 +139,21 @@ class WatchTest(Quiet):
         self.assertEqual((ended.cut, ended.status), (True, -9))
 
 
+    def test_the_devices_files_are_open_meanwhile(self):
+        files = [self.folder / "nvidia0", self.folder / "nvidiactl"]
+        for file in files:
+            file.write_text("")
+        log = self.folder / "held.log"
+        with visit_watch.held([str(file) for file in [files[0], self.folder / "none" / "none", files[1]]], log) as holder:
+            self.assertTrue(wait_until(lambda: "held" in log.read_text()))
+            opened = {str(Path(link).resolve()) for link in Path(f"/proc/{holder.pid}/fd").iterdir()}
+            self.assertLessEqual({str(file.resolve()) for file in files}, opened)
+        self.assertIsNotNone(holder.returncode)
+        self.assertIn("No such file", log.read_text())
+        with visit_watch.held([], log) as holder:
+            self.assertIsNone(holder)
+
+
 class RowsTest(Quiet):
     def test_each_row_is_written_as_it_ends(self):
         table = self.table()
@@ -159,7 +174,7 @@ class RowsTest(Quiet):
         table.add("e", visit_rows.FAILED)
         self.assertEqual(table.finish(), 1)
 
-    def test_an_error_of_the_visits_own_is_a_failed_row(self):
+    def test_an_error_of_the_sessions_own_is_a_failed_row(self):
         table = self.table()
         with table.guarded("a row"):
             raise IndexError("no such word")
@@ -261,43 +276,27 @@ class HostMemoryTest(Quiet):
             self.assertIsNone(host_memory.grow())
 
 
-class DeviceTest(Quiet):
-    def test_the_devices_files_are_open_meanwhile(self):
-        files = [self.folder / "nvidia0", self.folder / "nvidiactl"]
-        for file in files:
-            file.write_text("")
-        log = self.folder / "held.log"
-        with visit_device.held([str(file) for file in [*files, self.folder / "none"]], log) as holder:
-            self.assertTrue(wait_until(lambda: "held" in log.read_text()))
-            opened = {str(Path(link).resolve()) for link in Path(f"/proc/{holder.pid}/fd").iterdir()}
-            self.assertLessEqual({str(file.resolve()) for file in files}, opened)
-        self.assertIsNotNone(holder.returncode)
-        self.assertIn("No such file", log.read_text())
-        with visit_device.held([], log) as holder:
-            self.assertIsNone(holder)
-
-
 class FactsTest(Quiet):
     def program(self, device):
         args = argparse.Namespace(device=device, work=self.folder, build=self.folder, spill=None, size="small")
         return visit_facts.Program(args, self.table())
 
-    def test_what_the_end_of_the_visit_cuts_off_is_left_out(self):
+    def test_what_the_end_of_the_session_cuts_off_is_left_out(self):
         late = visit_watch.Ended(-9, 1.0, "", True, True)
         self.assertEqual(self.fact("gpu", late, None)["status"], visit_rows.LEFT_OUT)
         program = self.program("gpu")
         program.judged("program", late)
         with mock.patch.object(program, "run", lambda *_, **__: (late, None)):
-            visit_facts.handles(program)
+            HANDLES.ask(program)
             visit_facts.driver_calls(program)
         self.assertEqual([row["status"] for row in program.table.rows], [visit_rows.LEFT_OUT] * 3)
 
-    def test_answers_before_the_end_of_the_visit_are_kept(self):
+    def test_answers_before_the_end_of_the_session_are_kept(self):
         program = self.program("gpu")
         ends = iter([(visit_watch.Ended(0, 1.0, "a of null\nb of null"), None), (visit_watch.Ended(0, 1.0, ""), {"result": 1}),
                      (visit_watch.Ended(-9, 1.0, "", True, True), None)])  # fmt: skip
         with mock.patch.object(program, "run", lambda *_, **__: next(ends)):
-            visit_facts.handles(program)
+            HANDLES.ask(program)
         row = program.table.rows[0]
         self.assertEqual((row["status"], row["figures"]), (visit_rows.LEFT_OUT, {"a of null": {"result": 1}}))
 
@@ -307,13 +306,13 @@ class FactsTest(Quiet):
             program = self.program(device)
             ends = iter([(good, {"second_map": 0}), (crash, None)])
             with mock.patch.object(program, "run", lambda *_, ends=ends, **__: next(ends)):
-                visit_facts.by_case(program, "row", "two-mappings", ["read", "write"], visit_facts.mapping_words)
+                visit_facts.Cases("row", "two-mappings", ("read", "write"), visit_facts.mapping_words).ask(program)
             row = program.table.rows[0]
             self.assertEqual(row["status"], status)
             self.assertIn({"read": {"second_map": 0}, "write": {"ended": -11, "cut": False}}, row.values())
-        for cases in (["read"], []):
-            with mock.patch.object(program, "run", lambda *_, **__: (crash, None)):
-                visit_facts.by_case(program, "row", "two-mappings", cases, listed=crash)
+        for cases in (("read",), None):
+            with mock.patch.object(program, "run", lambda *_, **__: (visit_watch.Ended(-11, 1.0, ""), None)):
+                visit_facts.Cases("row", "two-mappings", cases).ask(program)
             self.assertEqual(program.table.rows[-1]["status"], visit_rows.FAILED)
 
     def test_figures_of_another_form_are_kept(self):
@@ -331,7 +330,7 @@ class FactsTest(Quiet):
         with mock.patch.object(visit_watch, "run", lambda *_, **__: ended):
             self.assertEqual(program.run("a", "gpu_facts"), (ended, None))
 
-    def test_settings_of_the_machine_stay_and_the_self_test_spills_where_the_visit_does(self):
+    def test_settings_of_the_machine_stay_and_the_self_test_spills_where_the_session_does(self):
         mine = {"SPILLWAY_DISK_RESERVE": "1GiB", "SPILLWAY_GPU_TEST_DIR": "/there", "SPILLWAY_TRUST": "strict"}
         program = self.program("gpu")
         with mock.patch.dict("os.environ", mine):
@@ -344,18 +343,22 @@ class FactsTest(Quiet):
     def test_an_answer_of_another_form_is_kept(self):
         program = self.program("gpu")
         with mock.patch.object(program, "run", lambda *_, **__: (visit_watch.Ended(0, 1.0, ""), {"missing": "a call"})):
-            visit_facts.addresses(program)
-        self.assertEqual([row["status"] for row in program.table.rows], [visit_rows.MEASURED] * 3)
-        self.assertEqual(program.table.rows[2]["figures"], {"retain": {"missing": "a call"}})
+            visit_facts.Cases("row", "retain", ("",), visit_facts.retained_words).ask(program)
+        self.assertEqual(program.table.rows[0]["status"], visit_rows.MEASURED)
+        self.assertEqual(program.table.rows[0]["figures"], {"retain": {"missing": "a call"}})
 
     def test_the_machines_costs_are_brought_home(self):
         program = self.program("gpu")
         program.table.head["machine"] = {"platform": "a platform", "nvidia_smi": "a GPU"}
-        visit_facts.hardware_profile(program, {**REPORT["driver"], "device": "NVIDIA H100 PCIe"})
+        visit_facts.hardware_profile(program, {**DRIVER, "device": "NVIDIA H100 PCIe"})
         profile = json.loads((self.folder / "hardware-profile.json").read_text())
         self.assertEqual(profile["calls"]["cuLaunchKernel"]["call_us"]["source"], "measured: NVIDIA H100 PCIe; a platform; a GPU")
         self.assertIn("the profile h100", profile["calls"]["cuModuleLoadData"]["call_us"]["assumed"])
         self.assertEqual(program.table.rows[0]["status"], visit_rows.MEASURED)
+
+    def test_calls_of_the_driver_are_told_beside_a_kernel(self):
+        beside = {**DRIVER, "blocks": [*DRIVER["blocks"], block_row(64, False, 7)]}
+        self.assertIn("us idle/beside a kernel: create 5/5, map 81/74, set_access 81/74, unmap 81/74, release 81/74", visit_facts.driver_words(beside))
 
     def test_a_process_that_never_fills_the_gpu_is_not_waited_for(self):
         program = self.program("gpu")
@@ -369,7 +372,7 @@ class FactsTest(Quiet):
     def fact(self, device, ended, figures):
         program = self.program(device)
         with mock.patch.object(program, "run", lambda *_, **__: (ended, figures)):
-            program.fact("fact", "copies")
+            program.fact("fact", "copies", words=visit_facts.copy_words)
         return program.table.rows[0]
 
     def test_figures_of_the_stand_in_do_not_pass(self):

@@ -1,4 +1,4 @@
-"""Runs one command of a visit: its output in a log, cut off after its time, and what a cut one was doing kept.
+"""Runs one command of a GPU session: its output in a log, cut off after its time, and what a cut one was doing kept.
 
 A command that does not end is looked at from outside: /proc has each thread's name, wait and system call, and its kernel
 stack where that may be read; gdb, eu-stack or the CUDA toolkit's cuda-gdb, where the machine has one of them and it may
@@ -30,7 +30,7 @@ STACKS = 30  # seconds for the native stacks of a command's processes: reading t
 GDB = ("--batch", "--nx", "-ex", "set pagination off", "-ex", "thread apply all backtrace 60")
 DEBUGGERS = {"gdb": GDB, "eu-stack": ("-n", "60"), "cuda-gdb": GDB}  # in the order of choice; each with its arguments
 TOOLKITS = Path("/usr/local")  # where CUDA's lie
-LEAST = 2  # seconds: with less of the visit's time left nothing is begun
+LEAST = 2  # seconds: with less of the session's time left nothing is begun
 
 
 @dataclasses.dataclass
@@ -41,7 +41,7 @@ class Ended:
     seconds: float
     text: str  # its output
     cut: bool = False  # it did not end by itself
-    out_of_time: bool = False  # ... or was not begun, since the visit's time was over: that says nothing about it
+    out_of_time: bool = False  # ... or was not begun, since the session's time was over: that says nothing about it
 
 
 def read(path):
@@ -168,14 +168,31 @@ def wait_while(child, limit, left, more):
             return True, allowed
 
 
+@contextlib.contextmanager
+def held(paths, log):
+    """The device's files stay open meanwhile: where nothing else has them open, the driver may set the GPU up for each process
+    anew, for seconds. In a process of its own, since an open may hang."""
+    if not paths:
+        yield None
+        return
+    script = 'for path; do exec {held}<>"$path"; done; echo held; exec cat'
+    with log.open("w", encoding="utf-8") as out:
+        holder = subprocess.Popen(["bash", "-c", script, "hold", *paths], stdin=subprocess.PIPE, stdout=out, stderr=out)
+    try:
+        yield holder
+    finally:
+        holder.stdin.close()
+        end(holder, 2)
+
+
 def run(command, log, limit, environment=None, stdin=None, left=math.inf, more=lambda: 0.0):
-    """Runs it to its end, or for `limit` seconds and those that more() gives by then, or for those that are `left` of the visit."""
+    """Runs it to its end, or for `limit` seconds and those that more() gives by then, or for those that are `left` of the session."""
     env = {**(os.environ if environment is None else environment), "PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
     start = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
     if left < LEAST:
-        log.write_text("not begun: the visit's time is over\n", encoding="utf-8")
+        log.write_text("not begun: the session's time is over\n", encoding="utf-8")
         return Ended(-signal.SIGKILL, 0.0, "", cut=True, out_of_time=True)
     with log.open("a", encoding="utf-8") as out:  # appended to: what is kept of a hang goes between its lines
         child = subprocess.Popen([str(part) for part in command], env=env, stdin=stdin or subprocess.DEVNULL, stdout=out,
@@ -183,7 +200,7 @@ def run(command, log, limit, environment=None, stdin=None, left=math.inf, more=l
     try:
         done, limit = wait_while(child, limit, left, more)
         if not done:
-            stop(child, log, min(STACKS, left - limit))  # what the visit's own end cuts off is no hang
+            stop(child, log, min(STACKS, left - limit))  # what the session's own end cuts off is no hang
     except BaseException:
         stop(child, log, stacks=0)
         raise

@@ -18,24 +18,22 @@ def block_row(chunk_mib, busy=True, more=0):
     return {"busy": busy, "block_bytes": 64 * MIB, "chunk_bytes": chunk_mib * MIB, "create_us": 5 * handles, **costs}
 
 
-REPORT = {
-    "machine": ["a machine"],
-    "driver": {
-        "device": "a device",
-        "launch": {"launch_ns": 2500},
-        "blocks": [block_row(2, False, 7), block_row(2), block_row(16), block_row(64)],
-        "copies": {},
-        "calls": {
-            "us": {"cuEventRecord": 0.75},
-            "registering": [
-                {"bytes": 2 * MIB, "register_us": 30, "unregister_us": 20},
-                {"bytes": 258 * MIB, "register_us": 286, "unregister_us": 20},
-            ],
-        },
-        "link": {
-            "in": {"alone_gb_per_s": 50, "both_gb_per_s": 30, "setup_us": 1},
-            "out": {"alone_gb_per_s": 51, "both_gb_per_s": 49, "setup_us": 2},
-        },
+MACHINE = {"platform": "a machine"}
+DRIVER = {
+    "device": "a device",
+    "launch": {"launch_ns": 2500},
+    "blocks": [block_row(2, False, 7), block_row(2), block_row(16), block_row(64)],
+    "copies": {},
+    "calls": {
+        "us": {"cuEventRecord": 0.75},
+        "registering": [
+            {"bytes": 2 * MIB, "register_us": 30, "unregister_us": 20},
+            {"bytes": 258 * MIB, "register_us": 286, "unregister_us": 20},
+        ],
+    },
+    "link": {
+        "in": {"alone_gb_per_s": 50, "both_gb_per_s": 30, "setup_us": 1},
+        "out": {"alone_gb_per_s": 51, "both_gb_per_s": 49, "setup_us": 2},
     },
 }
 
@@ -58,7 +56,7 @@ def visit_rows(load=None, beside_us=50, none=None):
 
 
 def of_visit(*rows):
-    made = write_profile.make(REPORT, "mine", "h200", rows)
+    made = write_profile.make(DRIVER, MACHINE, "mine", "h200", rows)
     return made["calls"]["cuModuleLoadData"], made["measured"].get("form"), "\n".join(made["notes"])
 
 
@@ -90,23 +88,23 @@ def check_what_tells_nothing_stays_assumed():
 
 def check_a_rate_together_that_is_none():
     """Another process took the processors while both directions copied: a bench has given -3.6 GB/s."""
-    link = {"in": REPORT["driver"]["link"]["in"], "out": {"alone_gb_per_s": 50, "both_gb_per_s": -3.6, "setup_us": 2}}
+    link = {"in": DRIVER["link"]["in"], "out": {"alone_gb_per_s": 50, "both_gb_per_s": -3.6, "setup_us": 2}}
     for like in ("h200", "a100"):
-        made = write_profile.make({**REPORT, "driver": {**REPORT["driver"], "link": link}}, "mine", like)
+        made = write_profile.make({**DRIVER, "link": link}, MACHINE, "mine", like)
         out = made["copies"]["out"]["both_gb_per_s"]
         assert 0 < out["low"] <= out["high"] <= 50 and like in out["assumed"], out
         assert made["copies"]["in"]["both_gb_per_s"]["value"] == 30
 
 
 def base_notes():
-    return "\n".join(write_profile.make(REPORT, "mine", "h200")["notes"])
+    return "\n".join(write_profile.make(DRIVER, MACHINE, "mine", "h200")["notes"])
 
 
 def main():
     check_what_a_visit_adds()
     check_what_tells_nothing_stays_assumed()
     check_a_rate_together_that_is_none()
-    made = write_profile.make(REPORT, "mine", "h200")
+    made = write_profile.make(DRIVER, MACHINE, "mine", "h200")
     calls = made["calls"]
     assert calls["cuMemSetAccess"]["handle_us"]["value"] == 10, calls["cuMemSetAccess"]
     assert calls["cuMemSetAccess"]["gib_us"]["value"] == 1024, calls["cuMemSetAccess"]

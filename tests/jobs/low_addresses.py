@@ -20,19 +20,21 @@ def run(args, problems, hints):
         problems.exit()
     metrics = json.loads((args.work / name / f"{job.PRELOAD}.metrics.json").read_text())
     most = metrics["devices"][0]["largest_set_bytes"]
-    print(f"hints {hints}: a launch named at most {most / (1 << 20):.0f} MiB of blocks")
-    return output, result, most
+    unmatched = metrics["unmatched_addresses"]
+    print(f"hints {hints}: a launch named at most {most / (1 << 20):.0f} MiB of blocks, {unmatched} words named none")
+    return output, result, most, unmatched
 
 
 def main():
     args = harness.arguments(__doc__)
     problems = harness.Problems()
-    taken_output, taken, taken_most = run(args, problems, "take")
-    ignored_output, ignored, ignored_most = run(args, problems, "ignore")
+    taken_output, taken, taken_most, taken_unmatched = run(args, problems, "take")
+    ignored_output, ignored, ignored_most, ignored_unmatched = run(args, problems, "ignore")
     problems.expect(LINE not in taken_output and LINE in ignored_output, f"the line:\n{taken_output[-1000:]}\n{ignored_output[-1000:]}")
     problems.expect(taken["sha256"] == ignored["sha256"], "the results differ")
     problems.expect(taken_most < GIB, f"with hints a launch named {taken_most} bytes")
     problems.expect(ignored_most >= GIB, f"without hints no launch named more than {ignored_most} bytes, so nothing was shown")
+    problems.expect(taken_unmatched == 0 < ignored_unmatched, f"words that named no block: {taken_unmatched}, then {ignored_unmatched}")
     problems.exit()
 
 

@@ -26,6 +26,7 @@ class Scene:
     limits: tuple = ()  # of prlimit
     ordinary_user: bool = False
     environment: tuple = ()
+    counted: tuple = ()  # Spillway's figures that must not be 0
     spills: bool = True  # False: what fits the GPU stays there, and nothing else can be
     needs: str | None = None  # a package of tests/third_party; where it is missing the scene is skipped
     nightly: bool = False  # not in the short form
@@ -50,6 +51,7 @@ SCENES = (
     Scene("memlock", ("train",), limits=("--memlock=8388608",), ordinary_user=True, policy="lru"),
     Scene("deleted"),
     Scene("encrypted", ("train",), host=0, environment=(("SPILLWAY_ENCRYPT", "on"),)),
+    Scene("verified", ("train",), environment=(("SPILLWAY_VERIFY", "on"),), counted=("verified_fetches",)),
     Scene("nowhere", gpu=320, host=0, disk=0, native=304, spills=False),
     Scene("oversized", gpu=128, host=96, disk=192, native=416),
     Scene("saving", needs="transformers"),

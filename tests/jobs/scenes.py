@@ -81,6 +81,8 @@ def judge_traffic(name, scene, native, ours, problems):
     if scene.spills and scene.script == scene_table.PAGES:  # of several children these are the figures of the last
         for key in ("spilled_bytes", "fetched_bytes"):
             problems.expect(metrics[key] > 0, f"{name}: {key} is {metrics[key]}, so nothing was shown")
+    for key in scene.counted:
+        problems.expect(metrics[key] > 0, f"{name}: {key} is 0")
     if not scene.spills:
         problems.expect(metrics["spilled_bytes"] == 0, f"{name}: {metrics['spilled_bytes']} bytes went nowhere")
     problems.expect(metrics["peak_bytes"] <= metrics["budget_bytes"], f"{name}: peak {metrics['peak_bytes']} over {metrics['budget_bytes']}")

@@ -1,6 +1,6 @@
-// store_stress: the spill store over real files and the real ladder, by seed: users that each know what their
-// slots contain, drives that fail, are silent and come back, results that are late, short, twice, and damage
-// that only checksums find. No wrong byte, no request without an end, no slot lost.
+// store_stress: the spill store over real files, by each method of transfer and by seed: users that each
+// know what their slots contain, drives that fail, are silent and come back, results that are late, short,
+// twice, and damage that only checksums find. No wrong byte, no request without an end, no slot lost.
 //   store_stress --seeds 1..50 --operations 20000      10^6 operations
 //   store_stress --mutants                             what is caught when a rule of the store is left out
 // Files go to the current directory. A seed draws what happens; when it happens is the machine's, so that a

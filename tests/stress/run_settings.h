@@ -11,7 +11,7 @@
 
 namespace spillway::stress {
 
-// The rungs of the ladder (docs/io.md).
+// The methods of transfer (docs/io.md).
 enum class Way : uint8_t { kUring, kThreads, kBuffered };
 
 struct RunSettings {

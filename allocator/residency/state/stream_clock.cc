@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "io/os/clock.h"
 #include "io/os/per_thread.h"
 
 namespace spillway::allocator {
@@ -95,6 +96,7 @@ StreamIndex StreamClock::Insert(uint64_t key, StreamRef stream) {
   streams_[index].live = true;
   streams_[index].owner = stream.IsPerThread() ? key : 0;
   streams_[index].refused.store(false, std::memory_order_relaxed);
+  streams_[index].overlaps.store(false, std::memory_order_relaxed);
   values_[place].store(index, std::memory_order_relaxed);
   keys_[place].store(key, std::memory_order_release);
   return index;
@@ -122,6 +124,15 @@ uint64_t StreamClock::Next(StreamIndex stream, uint64_t bytes) {
   Stream& s = streams_[stream];
   if (bytes != 0) s.issued_bytes.fetch_add(bytes, std::memory_order_relaxed);
   return s.next.fetch_add(1, std::memory_order_acq_rel) + 1;
+}
+
+bool StreamClock::TakesCountedEvent(StreamIndex stream) {
+  Stream& s = streams_[stream];
+  if (!s.overlaps.load(std::memory_order_relaxed)) return true;
+  const int64_t now = os::Clock::System()->NowNanos();
+  int64_t last = s.counted_at.load(std::memory_order_relaxed);
+  // Of threads that meet here one records.
+  return now - last >= kOverlapEventNanos && s.counted_at.compare_exchange_strong(last, now);
 }
 
 uint64_t StreamClock::UncompletedBytes() const {

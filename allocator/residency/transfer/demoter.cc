@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "allocator/memory/test_points.h"
+#include "allocator/residency/transfer/evictor.h"
 #include "allocator/tier/shared_capacity.h"
 #include "io/os/clock.h"
 #include "io/os/log.h"
@@ -26,7 +27,7 @@ constexpr size_t kFreePart = 16;
 Demoter::Demoter(Core* core, SoftBlocks* soft, std::function<void()> wake)
     : core_(core), soft_(soft), wake_(std::move(wake)) {}
 
-bool Demoter::Poll(const Request& request) {
+bool Demoter::Poll(const Request& request, const PlannedUses& planned) {
   request_ = request;
   const bool progress = !jobs_.empty() && CollectWrites();
   if (core_->parts.host == nullptr || core_->parts.disk == nullptr || core_->error.any()) return progress;
@@ -37,7 +38,7 @@ bool Demoter::Poll(const Request& request) {
   if (WantedBuffers() == 0 || (capacity != nullptr && capacity->writes_spent())) return progress;
   {
     const TableLock lock(core_->table);
-    StartLocked(lock);
+    StartLocked(lock, planned);
   }
   for (Job* const job : begun_) {
     if (job->staging.data != nullptr) std::memcpy(job->staging.data, job->buffer.data, job->bytes);
@@ -67,13 +68,17 @@ uint64_t Demoter::WantedBuffers() const {
   return 2 * least - free;
 }
 
-// Blocks that have been away for longest come first, and those that a launch in preparation names come last.
-void Demoter::StartLocked(const TableLock& lock) {
-  const int64_t idle_nanos = request_.buffers > 0 ? 0 : core_->options.idle_nanos;
+// Blocks that have been away for longest come first, and those that a launch in preparation names come last. A
+// plan fills the host tier in each iteration, and an iteration may last for longer than blocks have to be idle.
+void Demoter::StartLocked(const TableLock& lock, const PlannedUses& planned) {
+  const bool asked = request_.buffers > 0;
+  const int64_t idle_nanos = asked ? 0 : core_->options.idle_nanos;
+  const policy::LaunchIndex position = planned.Now();
   const int64_t idle_since = os::Clock::System()->NowNanos() - idle_nanos;
   std::vector<Block*> idle;
   core_->table.ForEachLocked(lock, BlockState::kSpilled, [&](Block* block) {
-    if (block->eviction.spilled_at <= idle_since) idle.push_back(block);
+    if (block->eviction.spilled_at > idle_since) return;
+    if (asked || planned.NextUse(*block, position) == policy::kNever) idle.push_back(block);
   });
   std::ranges::sort(
       idle, {}, [](const Block* block) { return std::pair(block->pins > 0, block->eviction.spilled_at); });

@@ -1,8 +1,8 @@
 // Demoter: moves bytes of blocks that have been spilled for long from host memory to the disk when the host
 // tier is nearly full, so that the next evictions have the faster place. It writes the bytes to slots from
 // where they lie, and the slot is their home from then on; the GPU has no part in it. A block that is fetched
-// or freed meanwhile keeps its homes, and its write is given up. Bytes that cannot be written stay. Only the
-// device's thread calls it, except for metrics.
+// or freed meanwhile keeps its homes, and its write is given up. Bytes that cannot be written stay, and so do
+// blocks that the plan in force uses again. Only the device's thread calls it, except for metrics.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_DEMOTER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_DEMOTER_H_
@@ -20,6 +20,8 @@
 
 namespace spillway::allocator {
 
+class PlannedUses;
+
 class Demoter {
  public:
   // `wake` makes the device's thread call Poll; it is called from I/O completion threads.
@@ -31,9 +33,9 @@ class Demoter {
     uint64_t buffers = 0;
     std::function<bool(const TableLock& lock, const Block& block, size_t extent)> keeps;
   };
-  // Takes in the writes that have ended, and starts those that are still to be made. Returns true when
-  // something changed.
-  bool Poll(const Request& request);
+  // Takes in the writes that have ended, and starts those that are still to be made. `planned`: what it uses
+  // again stays, unless a launch waits. Returns true when something changed.
+  bool Poll(const Request& request, const PlannedUses& planned);
   bool idle() const { return jobs_.empty(); }
 
  private:
@@ -53,7 +55,8 @@ class Demoter {
   bool CollectWrites();
   void FinishLocked(const TableLock& lock, const Job& job, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  void StartLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void StartLocked(const TableLock& lock, const PlannedUses& planned)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool StartBlockLocked(const TableLock& lock, Block* block, uint64_t wanted)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   uint64_t WantedBuffers() const;

@@ -1,6 +1,6 @@
 // The figures of a report as JSON, for `spillway report --json`: from the same model as the page, so that
-// both show the same. docs/report.md names the keys, which scripts read. Pure; no call fails: bytes that are
-// no UTF-8 are replaced.
+// both show the same. docs/report-data.md names the keys, which scripts read. Pure; no call fails: bytes that
+// are no UTF-8 are replaced.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_PAGE_REPORT_JSON_H_
 #define SPILLWAY_INTEGRATION_CLI_PAGE_REPORT_JSON_H_

@@ -1,4 +1,4 @@
-// ReportData: a run as its process wrote it into the file of SPILLWAY_REPORT (docs/report.md), read and
+// ReportData: a run as its process wrote it into the file of SPILLWAY_REPORT (docs/report-data.md), read and
 // checked. A figure that the file does not have is absent here, never 0. For `spillway report`. Pure; an
 // error names the place in the file, what is wrong there and what is accepted.
 

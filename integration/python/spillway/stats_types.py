@@ -58,6 +58,7 @@ class Counters(TypedDict):
     prefetch_in_time_bytes: int
     launches: int
     slow_launches: int
+    overlapping_launches: int
     evictions: int
     evictions_cancelled: int
     faults: int
@@ -232,6 +233,7 @@ class _StatsAlways(Counters):
     disk_capacity_bytes: int
     host_capacity_bytes: int
     unknown_kernel_launches: int
+    unmatched_addresses: int
     newer_calls: int
     # process: end
     evictions_ended: str

@@ -59,6 +59,15 @@ TEST_F(AddressMapTest, GuardChunkCountsForBothNeighbors) {
   EXPECT_TRUE(set.empty());
 }
 
+TEST_F(AddressMapTest, CountsAddressesThatNameNoBlock) {
+  map_->Assign(map_->base() + 4 * kChunk, kChunk, BlockId(0, 1));
+  AccessSet set;
+  for (const uint64_t chunk : {3, 4, 5, 7, 20}) map_->Collect(map_->base() + chunk * kChunk, &set);
+  map_->Collect(map_->base() - 1, &set);
+  map_->Collect(0x1234, &set);
+  EXPECT_EQ(map_->unmatched(), 2u) << "chunks 7 and 20: neither a block nor beside one";
+}
+
 TEST_F(AddressMapTest, CollectsRangesClippedToTheReservation) {
   map_->Assign(At(0), 2 * kChunk, BlockId(0, 1));
   map_->Assign(At(3), 2 * kChunk, BlockId(0, 2));

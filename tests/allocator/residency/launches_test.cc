@@ -87,6 +87,40 @@ TEST(LaunchesTest, ADriverWithoutMemoryForAMappingGetsFreeChunksBack) {
   page_tables_full.store(false);
 }
 
+std::atomic<uint64_t> events_recorded{0};
+CUresult CountRecord(CUevent event, CUstream stream) {
+  ++events_recorded;
+  return CoreDevice::Driver()->cuEventRecord(event, stream);
+}
+
+// An event between two launches that overlap would keep them apart.
+TEST(LaunchesTest, AStreamWhoseLaunchesOverlapGetsFewEvents) {
+  CudaDriver driver = *CoreDevice::Driver();
+  driver.cuEventRecord = &CountRecord;
+  CoreSetup setup;
+  setup.driver = &driver;
+  setup.run_ahead_bytes = uint64_t{1} << 40;  // no wait for launches, which would cover them
+  CoreDevice device(setup);
+  const CUdeviceptr block = Filled(device, 5);
+  device->core()->pressure.store(true);
+  // Events, and the most that time allows an overlapping stream.
+  const auto launch_many = [&] {
+    const uint64_t before = events_recorded.load();
+    const int64_t start = os::Clock::System()->NowNanos();
+    for (int i = 0; i < 640; ++i)
+      EXPECT_EQ(device.Launch(nullptr, {block}, [](const auto&) {}), CUDA_SUCCESS);
+    const int64_t passed = os::Clock::System()->NowNanos() - start;
+    return std::pair(events_recorded.load() - before, passed / StreamClock::kOverlapEventNanos + 1);
+  };
+  const auto [each_16th, _] = launch_many();
+  EXPECT_GE(each_16th, 40u);
+  device->RecordOverlap({});
+  const auto [few, most] = launch_many();
+  EXPECT_LE(few, static_cast<uint64_t>(most));
+  EXPECT_EQ(device->Stats().overlapping_launches, 1u);
+  device.Synchronize();
+}
+
 CoreDevice* slow_device = nullptr;
 tests::Gate* copies_may_go = nullptr;
 CUresult SlowCopyIn(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {

@@ -1,4 +1,4 @@
-"""Data of runs as SPILLWAY_REPORT's file has it (docs/report.md), made up for tests of `spillway report`.
+"""Data of runs as SPILLWAY_REPORT's file has it (docs/report-data.md), made up for tests of `spillway report`.
 
 `python report_samples.py FOLDER` writes all of them into a folder, to be looked at.
 """

@@ -126,6 +126,51 @@ TEST_F(JobProfileTest, RatesAreOfTheSameDirectories) {
   EXPECT_EQ(rates_.disk_out, 0);
 }
 
+io::DirectoryStats At(const std::string& path, double write, double read) {
+  io::DirectoryStats stats;
+  stats.path = path;
+  stats.speed = {.write = write, .read = read};
+  return stats;
+}
+
+TEST_F(JobProfileTest, ADirectoryKeepsItsSpeedOverRunsWithoutIt) {
+  const auto speeds = [this] {
+    const auto read = ReadProfile(path_);
+    std::map<uint64_t, io::DriveSpeed> found;
+    for (const DirectorySpeed& one : read->directories) found[one.directory] = one.speed;
+    return found;
+  };
+  const uint64_t slow = DrivesNumber({"/slow"}), fast = DrivesNumber({"/fast"});
+  profile_.Begin(kKey, {});
+  profile_.Keep(1, std::vector{At("/slow", 1e8, 0), At("/fast", 3e8, 4e8), At("/unused", 0, 0)});
+  EXPECT_EQ(speeds(), (std::map<uint64_t, io::DriveSpeed>{{slow, {1e8, 0}}, {fast, {3e8, 4e8}}}));
+  JobProfile next(path_, &devices_, &functions_);
+  next.Begin(kKey, {});
+  next.Keep(1, std::vector{At("/fast", 3.1e8, 2e8), At("/new", 5e9, 6e9)});
+  EXPECT_EQ(speeds(), (std::map<uint64_t, io::DriveSpeed>{
+                          {slow, {1e8, 0}}, {fast, {3e8, 2e8}}, {DrivesNumber({"/new"}), {5e9, 6e9}}}))
+      << "3.1e8 is no news";
+}
+
+TEST_F(JobProfileTest, TheStoreOfTheNextRunBeginsWithTheSpeeds) {
+  const std::string slow = folder_ + "/slow", fast = folder_ + "/fast";
+  profile_.Begin(kKey, {});
+  profile_.Keep(1, std::vector{At(fast, 3e8, 4e8), At(slow, 1e8, 2e8)});
+  for (const std::string& path : {slow, fast}) std::filesystem::create_directory(path);
+  io::SpillStoreOptions options;
+  options.directories = {{slow}, {fast}, {folder_}};
+  options.allow_any_file_system = true;
+  const auto store = io::SpillStore::Create(options);
+  ASSERT_TRUE(store.ok()) << store.status();
+  JobProfile next(path_, &devices_, &functions_);
+  next.Begin(kKey, {slow, fast});
+  next.GuessSpeeds(store->get());
+  const auto directories = (*store)->stats().directories;
+  EXPECT_EQ(directories[0].speed, (io::DriveSpeed{1e8, 2e8}));
+  EXPECT_EQ(directories[1].speed, (io::DriveSpeed{3e8, 4e8}));
+  EXPECT_EQ(directories[2].speed, io::DriveSpeed()) << "nobody has used it";
+}
+
 // What has no name is another thing in the next run.
 TEST_F(JobProfileTest, HandlesAndGraphsAreNotKept) {
   profile_.Begin(kKey, {});
@@ -149,7 +194,7 @@ TEST_F(JobProfileTest, KernelsOfPyTorchsAreKnownOnceTheyAreLaunched) {
 }
 
 TEST_F(JobProfileTest, WhatOneRunKnewIsHandedOn) {
-  ASSERT_TRUE(WriteProfile(path_, ProfileText({kKey, {}, {{{5, 2}, 0b11, 0}, {{6, 2}, 0b1, 0}}})).ok());
+  ASSERT_TRUE(WriteProfile(path_, ProfileText({kKey, {}, {}, {{{5, 2}, 0b11, 0}, {{6, 2}, 0b1, 0}}})).ok());
   profile_.Begin(kKey, {});
   profile_.Writes(0, residency_);
   const policy::LaunchForm form{Launch(1, "_Z5otherPf"), 1};
@@ -161,7 +206,7 @@ TEST_F(JobProfileTest, WhatOneRunKnewIsHandedOn) {
 }
 
 TEST_F(JobProfileTest, AnotherKeyIsNotUsedAndReplaced) {
-  ASSERT_TRUE(WriteProfile(path_, ProfileText({kKey, {1e9, 1e9}, {{{5, 2}, 0b11, 0}}})).ok());
+  ASSERT_TRUE(WriteProfile(path_, ProfileText({kKey, {1e9, 1e9}, {}, {{{5, 2}, 0b11, 0}}})).ok());
   for (const ProfileKey& other :
        {ProfileKey{"2.12.0", "13.0", "a device"}, ProfileKey{"2.11.0+cu130", "13.1", "a device"},
         ProfileKey{"2.11.0+cu130", "13.0", "another"}}) {
@@ -177,7 +222,7 @@ TEST_F(JobProfileTest, AnotherKeyIsNotUsedAndReplaced) {
 }
 
 TEST_F(JobProfileTest, ADamagedProfileIsALineAndIsMadeAnew) {
-  std::ofstream(path_) << "spillway-profile 1\nwhat is this";
+  std::ofstream(path_) << "spillway-profile 2\nwhat is this";
   ASSERT_EQ(::chmod(path_.c_str(), 0600), 0);
   ::testing::internal::CaptureStderr();
   profile_.Begin(kKey, {});

@@ -53,7 +53,7 @@ class FakeResidency : public allocator::Residency {
   std::vector<End> ends;
   std::map<std::pair<allocator::BlockId, allocator::PinReason>, int> pinned_now;
   std::vector<CUdeviceptr> frees;
-  std::vector<CUstream> recorded, destroyed, captures_begun, captures_ended;
+  std::vector<CUstream> recorded, destroyed, captures_begun, captures_ended, overlaps;
   std::vector<std::pair<int, uint64_t>> releases;  // attempts and bytes wanted
   std::vector<std::shared_ptr<const policy::MigrationPlan>> plans;
   int64_t external_bytes = 0;
@@ -91,6 +91,7 @@ class FakeResidency : public allocator::Residency {
     ++launches_reaching_all;
     return Record(set, stream, tag, launch, true);
   }
+  void RecordOverlap(allocator::StreamRef stream) override { overlaps.push_back(stream.handle); }
   using Residency::Pin;
   absl::Status Pin(const allocator::AccessSet& set, allocator::PinReason reason,
                    std::vector<allocator::PinnedBlock>* held) override {

@@ -58,6 +58,29 @@ TEST_F(LaunchAccessSetsTest, AnAccessPolicyWindowNamesItsBlock) {
   EXPECT_EQ(OnlyLaunch().set, Ids{Id(4)});
 }
 
+TEST_F(LaunchAccessSetsTest, LaunchesThatMayOverlapAreRecorded) {
+  Publish();
+  uint64_t pointer = Address(0);
+  void* params[] = {&pointer};
+  driver().param_sizes = {8};
+  CUlaunchAttribute attribute = {};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  CUlaunchConfig config = {};
+  config.hStream = Stream(3);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  const auto launch = [&] { driver().Hooked<Row::cuLaunchKernelEx>()(&config, Function(), params, nullptr); };
+  launch();
+  EXPECT_EQ(residency_[0].overlaps, std::vector<CUstream>{}) << "the attribute is there, and off";
+  attribute.value.programmaticStreamSerializationAllowed = 1;
+  launch();
+  EXPECT_EQ(residency_[0].overlaps, std::vector<CUstream>{Stream(3)});
+  attribute.value.programmaticStreamSerializationAllowed = 0;
+  launch();
+  EXPECT_EQ(residency_[0].overlaps.size(), 1u) << "the next launch begins anew";
+  EXPECT_EQ(residency_[0].launches.size(), 3u);
+}
+
 TEST_F(LaunchAccessSetsTest, AKernelWithoutALayoutReachesEverythingUntilThereIsOne) {
   Publish();
   driver().layouts = false;

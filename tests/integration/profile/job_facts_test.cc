@@ -20,6 +20,7 @@ JobFacts Sample() {
   JobFacts facts;
   facts.key = {"2.11.0+cu130", "13.0", "NVIDIA H200"};
   facts.rates = {50e9, 48e9, 40e9, 39e9, 3.2e9, 2.9e9, 0x1234};
+  facts.directories = {{0xfedcba9876543210, {.write = 1e8, .read = 2e8}}, {5, {.write = 3e9}}};
   facts.writes = {{{0xfedcba9876543210, 3}, 0b011, 0b100}, {{7, 64}, uint64_t{1} << 63, 1}};
   return facts;
 }
@@ -30,6 +31,7 @@ TEST(JobFactsTest, ComeBackAsTheyWere) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->key, facts.key);
   EXPECT_EQ(read->rates, facts.rates);
+  EXPECT_EQ(read->directories, facts.directories);
   EXPECT_EQ(read->writes, facts.writes);
   EXPECT_EQ(ProfileText(*read), ProfileText(facts));
 }
@@ -39,6 +41,7 @@ TEST(JobFactsTest, NothingIsAProfileToo) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->key, ProfileKey());
   EXPECT_EQ(read->rates, ProfileRates());
+  EXPECT_TRUE(read->directories.empty());
   EXPECT_TRUE(read->writes.empty());
 }
 
@@ -71,6 +74,15 @@ TEST(JobFactsTest, AFileHasAtMost64KiBAndTheLatestFacts) {
             absl::StatusCode::kDataLoss);
 }
 
+TEST(JobFactsTest, AFileHasTheDirectoriesThatWereUsedLast) {
+  JobFacts facts;
+  for (uint64_t i = 0; i < 100; ++i) facts.directories.push_back({i, {.write = 1e9, .read = 1e9}});
+  const auto read = ParseProfile(ProfileText(facts));
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->directories.size(), kMaxProfileDirectories);
+  for (uint64_t i = 0; i < kMaxProfileDirectories; ++i) EXPECT_EQ(read->directories[i].directory, i);
+}
+
 // Each byte lost or changed is found.
 TEST(JobFactsTest, DamageIsFoundWhereverItIs) {
   const std::string whole = ProfileText(Sample());
@@ -86,7 +98,7 @@ TEST(JobFactsTest, DamageIsFoundWhereverItIs) {
 TEST(JobFactsTest, RandomBytesAreNoProfile) {
   std::mt19937 random(1);
   for (int i = 0; i < 1000; ++i) {
-    std::string text = i % 2 == 0 ? "spillway-profile 1\n" : "";
+    std::string text = i % 2 == 0 ? "spillway-profile 2\n" : "";
     for (int k = 0; k < 200; ++k) text += static_cast<char>(random());
     EXPECT_FALSE(ParseProfile(text).ok());
   }
@@ -102,18 +114,19 @@ std::string WithChecksum(const std::string& text) {
 
 // Somebody may make a right checksum for what is none.
 TEST(JobFactsTest, LinesThatAreNoneAreRefusedWithARightChecksumToo) {
-  const std::string head = "spillway-profile 1\n";
+  const std::string head = "spillway-profile 2\n";
   EXPECT_TRUE(ParseProfile(WithChecksum(head)).ok());
   EXPECT_TRUE(ParseProfile(WithChecksum(head + "writes 1 2 1 2\n")).ok());
   for (const char* line :
        {"writes 1 2 1\n", "writes 1 2 1 1\n", "writes 1 2 1 2 3\n", "writes g 2 1 2\n", "\n", "what\n",
         "writes 10000000000000000 2 1 2\n", "writes 1 -1 0 0\n", "link 1 2 3\n", "link 1 2 3 -4\n",
-        "drives 1 2\n", "drives 1 2 99999999999999999\n", "writes 1 2 1 2"})
+        "drives 1 2\n", "drives 1 2 99999999999999999\n", "directory 1 2\n", "directory 1 2 3 4\n",
+        "directory g 2 3\n", "directory 1 -2 3\n", "writes 1 2 1 2"})
     EXPECT_TRUE(absl::IsDataLoss(ParseProfile(WithChecksum(head + line)).status())) << line;
 }
 
 TEST(JobFactsTest, AnotherVersionIsNoDamage) {
-  EXPECT_TRUE(absl::IsUnimplemented(ParseProfile(WithChecksum("spillway-profile 2\nwhat comes\n")).status()));
+  EXPECT_TRUE(absl::IsUnimplemented(ParseProfile(WithChecksum("spillway-profile 3\nwhat comes\n")).status()));
   EXPECT_TRUE(absl::IsDataLoss(ParseProfile("spillway-profile x\n").status()));
 }
 

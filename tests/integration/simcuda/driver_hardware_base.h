@@ -19,7 +19,7 @@ inline constexpr const char* kCalls[] = {
     "cuMemFreeHost",       "cuMemHostRegister", "cuMemHostUnregister", "cuLaunchKernel", "cuGraphLaunch",
     "cuMemcpyAsync",       "cuMemsetAsync",     "cuEventRecord",       "cuEventQuery",   "cuStreamWaitEvent",
     "cuModuleLoadData"};
-inline constexpr int kSetAccess = 6, kLaunch = 13;
+inline constexpr int kSetAccess = 6, kHostRegister = 11, kLaunch = 13;
 
 inline bool GivesWork(const std::string& call) {
   return call == "cuLaunchKernel" || call == "cuGraphLaunch" || call == "cuMemcpyAsync" ||

@@ -1,6 +1,11 @@
 // The costs of a machine (SIMCUDA_HARDWARE): what calls take, who waits for whom, what the link does with copies in
 // both directions, and which profiles are refused. Times of the stand-in are compared with the profile's only from
 // below, or where they lie on its own time lines: the machine that runs the test may be busy.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <thread>
 
 #include "tests/integration/simcuda/driver_hardware_base.h"
@@ -198,6 +203,36 @@ TEST_F(DriverHardwareTest, KernelsTakeLongerByTheHostMemoryThatTheyReach) {
   EXPECT_EQ(simcuda_set("HARDWARE", ""), 0);
   ASSERT_EQ(cuMemUnmap(block.start, 2 * kChunk), CUDA_SUCCESS);
   for (const CUmemGenericAllocationHandle handle : handles) ASSERT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+}
+
+TEST_F(DriverHardwareTest, ARegistrationTakesLongerByThePagesThatItMakes) {
+  constexpr size_t kBytes = 8 << 20, kThere = 2 << 20;
+  ASSERT_EQ(
+      UseWith(
+          R"("cuMemHostRegister": {"holds": "memory")",
+          R"("cuMemHostRegister": {"holds": "memory", "empty_gib_us": {"value": 1024000, "source": "a test"})"),
+      0);
+  void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  madvise(memory, kBytes, MADV_NOHUGEPAGE);
+  std::memset(memory, 7, kThere);
+  const auto takes_ms = [&] {
+    const uint64_t before = Costs().call_ns[kHostRegister];
+    EXPECT_EQ(cuMemHostRegister(memory, kBytes, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemHostUnregister(memory), CUDA_SUCCESS);
+    return static_cast<double>(Costs().call_ns[kHostRegister] - before) / 1e6;
+  };
+  EXPECT_NEAR(takes_ms(), 6, 0.01) << "1 ms for each MiB that is not there";
+  unsigned char pages[kBytes / 4096];
+  ASSERT_EQ(mincore(memory, kBytes, pages), 0);
+  EXPECT_EQ(std::count_if(std::begin(pages), std::end(pages), [](unsigned char page) { return page & 1; }),
+            static_cast<std::ptrdiff_t>(std::size(pages)));
+  EXPECT_EQ(takes_ms(), 0) << "now they are all there";
+  EXPECT_EQ(static_cast<char*>(memory)[kThere - 1], 7);
+  munmap(memory, kBytes);
+  EXPECT_NE(UseWith(R"("cuMemAlloc": {"holds": "memory")",
+                    R"("cuMemAlloc": {"holds": "memory", "empty_gib_us": {"value": 1, "source": "a test"})"),
+            0);
 }
 
 TEST_F(DriverHardwareTest, TheDriversOwnProcessorTimeIsKnownByThread) {

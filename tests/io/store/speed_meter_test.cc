@@ -68,6 +68,19 @@ TEST(SpeedMeterTest, ADriveThatHasNeverAnsweredIsSlowAndNotUnknown) {
   EXPECT_LT(meter.BytesPerSecond(os::kSecond), 1e6);
 }
 
+TEST(SpeedMeterTest, AGuessCountsUntilSomethingIsMeasured) {
+  SpeedMeter meter;
+  meter.Guess(3e8);
+  EXPECT_EQ(meter.BytesPerSecond(0), 3e8);
+  meter.Begin(0);
+  EXPECT_EQ(meter.BytesPerSecond(1'000'000), 3e8) << "it may still be right";
+  EXPECT_LT(meter.BytesPerSecond(os::kSecond), 1e6) << "the drive does not answer";
+  meter.End(kRequestBytes, 5'242'880);
+  EXPECT_NEAR(meter.BytesPerSecond(5'242'880), 1e8, 1);
+  meter.Guess(3e8);
+  EXPECT_NEAR(meter.BytesPerSecond(5'242'880), 1e8, 1);
+}
+
 TEST(SpeedMeterTest, AFailedRequestMovesNothing) {
   SpeedMeter meter;
   meter.Begin(0);

@@ -87,7 +87,10 @@ class Drives {
     for (const DiskModelOptions& options : drives) drives_.emplace_back(options);
   }
 
-  int64_t now() const { return now_; }
+  void Guess(size_t drive, double read, double write) {
+    drives_[drive].meters[0].Guess(read);
+    drives_[drive].meters[1].Guess(write);
+  }
   void Idle(int64_t nanos) { now_ += nanos; }
   void Replace(size_t drive, const DiskModelOptions& options) { drives_[drive].model.emplace(options); }
 
@@ -255,6 +258,33 @@ TEST_P(StripeModelTest, ASlowAndAFastDriveTogetherAreAsFastAsTheirSum) {
   // At the end of a burst one drive waits for the other, the longer the more slots were placed at once.
   const size_t batch = GetParam().second;
   EXPECT_GE(Shown("bursts of writes", 20 / seconds), (batch == 1 ? 0.95 : batch <= 24 ? 0.9 : 0.85) * 4e8);
+}
+
+// The first 48 MiB of a job, whose drives an earlier run has measured.
+TEST_P(StripeModelTest, TheFirstBurstIsAsFastWhereTheSpeedsAreKnown) {
+  const auto first_burst = [&](double part_of_truth) {
+    Drives drives = Make({ModelOf(1e8, 1e8), ModelOf(3e8, 3e8)});
+    if (part_of_truth > 0) {
+      drives.Guess(0, part_of_truth * 1e8, part_of_truth * 1e8);
+      drives.Guess(1, part_of_truth * 3e8, part_of_truth * 3e8);
+    }
+    return Shown("first burst", drives.Write(24));
+  };
+  // What counts is their proportion.
+  for (const double part : {1.0, 0.8, 1.25}) EXPECT_GE(first_burst(part), 0.9 * 4e8) << part;
+  const double unknown = first_burst(0);
+  if (GetParam().second >= 24) {
+    EXPECT_LT(unknown, 0.6 * 4e8) << "the guess would not be seen";
+  }
+}
+
+TEST_P(StripeModelTest, AWrongGuessIsForgottenOnceEachDirectionWasUsed) {
+  Drives drives = Make({ModelOf(1e8, 1e8), ModelOf(3e8, 3e8)});
+  drives.Guess(0, 3e8, 3e8);
+  drives.Guess(1, 1e8, 1e8);
+  drives.Write(128);
+  drives.Read(128);
+  EXPECT_GE(Shown("after a wrong guess", drives.Write(1024)), 0.95 * 4e8);
 }
 
 // Writes 1 to 4, reads 4 to 1. No share has both directions above 200 MB/s at the same time, nor turns of

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "tests/policy/workload_helpers.h"
 
 namespace spillway::policy {
@@ -28,6 +31,20 @@ TEST(ChooseTiersTest, OnlyWhatTheHostCannotHoldGoesToTheSsd) {
     EXPECT_EQ(plan.evictions[0].tier, PlanTier::kHost);
     EXPECT_EQ(plan.evictions[1].tier, PlanTier::kHost);
     machine.host_bytes = 60 * kMega;
+  }
+}
+
+TEST(ChooseTiersTest, ASixtyFourthOfASmallHostStaysFree) {
+  const Workload workload = MountainWorkload(20 * kMilli);
+  const Lifetimes lifetimes = FindLifetimes(workload);
+  for (const auto& [host_bytes, on_host] : {std::pair<Bytes, int>{51 * kMega, 1}, {50 * kMega, 0}}) {
+    Machine machine = PlainMachine(50 * kMega, host_bytes);
+    machine.piece_bytes = 10 * kMega;
+    TransferPlan plan;
+    plan.kernel_times = TimesOf(workload);
+    plan.evictions = {{0, 0, 5, 4, PlanTier::kHost}, {0, 5, 10, 4, PlanTier::kHost}};
+    ChooseTiers(workload, lifetimes, machine, TierOrder::kSpread, &plan);
+    EXPECT_EQ(std::ranges::count(plan.evictions, PlanTier::kHost, &PlannedEviction::tier), on_host);
   }
 }
 

@@ -104,7 +104,7 @@ void Reader::ReadCalls(const Json& calls, HardwareProfile* profile) {
     const std::string where = std::string("calls.") + kCallNames[i];
     if (!calls.contains(kCallNames[i])) return Fail(where + " is missing");
     const Json& call = calls[kCallNames[i]];
-    if (!Knows(call, where, {"holds", "call_us", "handle_us", "gib_us"})) return;
+    if (!Knows(call, where, {"holds", "call_us", "handle_us", "gib_us", "empty_gib_us"})) return;
     const std::string held = call.value("holds", Json()).is_string() ? call["holds"].get<std::string>() : "";
     CallCost& cost = profile->calls[i];
     if (held == "memory") {
@@ -119,6 +119,9 @@ void Reader::ReadCalls(const Json& calls, HardwareProfile* profile) {
     cost.call_ns = Optional(call, "call_us", where) * kMicrosecond * scale_;
     cost.handle_ns = Optional(call, "handle_us", where) * kMicrosecond * scale_;
     cost.byte_ns = Optional(call, "gib_us", where) * kMicrosecond * scale_ / kGiB;
+    cost.empty_byte_ns = Optional(call, "empty_gib_us", where) * kMicrosecond * scale_ / kGiB;
+    if (call.contains("empty_gib_us") && static_cast<Call>(i) != Call::kHostRegister)
+      return Fail(where + " makes no pages: empty_gib_us is a registration's");
   }
 }
 
@@ -170,10 +173,10 @@ bool Reader::Read(const Json& file, HardwareProfile* profile) {
 
 }  // namespace
 
-double HardwareProfile::NsOf(Call call, uint64_t handles, uint64_t bytes) const {
+double HardwareProfile::NsOf(Call call, uint64_t handles, uint64_t bytes, uint64_t empty_bytes) const {
   const CallCost& cost = calls[static_cast<int>(call)];
   return cost.call_ns + cost.handle_ns * static_cast<double>(handles) +
-         cost.byte_ns * static_cast<double>(bytes);
+         cost.byte_ns * static_cast<double>(bytes) + cost.empty_byte_ns * static_cast<double>(empty_bytes);
 }
 
 double HardwareProfile::KernelNs(const std::string& kernel) const {

@@ -49,6 +49,8 @@ struct CallCost {
   double call_ns = 0;    // once
   double handle_ns = 0;  // for each physical handle, or each node of a graph
   double byte_ns = 0;
+  double empty_byte_ns =
+      0;  // more for each byte without a page, which the call makes; of a registration alone
   Held held = Held::kNothing;
 };
 
@@ -75,7 +77,8 @@ struct HardwareProfile {
   double reach_bytes_per_ns = 0;    // of host memory that kernels use over the link; 0: no time of its own
   std::vector<KernelTime> kernels;  // the first row whose part occurs in the name
 
-  double NsOf(Call call, uint64_t handles, uint64_t bytes) const;
+  // `empty_bytes`: those of `bytes` that have no page yet.
+  double NsOf(Call call, uint64_t handles, uint64_t bytes, uint64_t empty_bytes = 0) const;
   double KernelNs(const std::string& kernel) const;
 };
 

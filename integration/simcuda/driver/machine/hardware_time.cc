@@ -232,7 +232,7 @@ CallTime::~CallTime() {
   state.threads.cpu_ns[thread] += spent;
 }
 
-void CallTime::Spend(uint64_t handles, uint64_t bytes) {
+void CallTime::Start(uint64_t handles, uint64_t bytes, uint64_t empty_bytes) {
   if (profile_ == nullptr) return;
   const Held held = profile_->calls[static_cast<int>(call_)].held;
   for (const Held other : kLoadLockOrder) {
@@ -240,10 +240,14 @@ void CallTime::Spend(uint64_t handles, uint64_t bytes) {
     LoadLock(other).lock_shared();
     shared_ |= BitOf(other);
   }
-  const auto cost_ns = static_cast<int64_t>(profile_->NsOf(call_, handles, bytes));
+  const auto cost_ns = static_cast<int64_t>(profile_->NsOf(call_, handles, bytes, empty_bytes));
   const Slot slot = TakeSlot(call_, held, cost_ns);
   Count(call_, held, slot, cost_ns);
-  WaitUntil(slot.end_ns);
+  end_ns_ = slot.end_ns;
+}
+
+void CallTime::Finish() const {
+  if (profile_ != nullptr) WaitUntil(end_ns_);
 }
 
 ModuleLoadTime::ModuleLoadTime() : profile_(ActiveProfile()) {

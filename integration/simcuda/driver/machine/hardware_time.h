@@ -21,7 +21,8 @@ const HardwareProfile* ActiveProfile();
 bool ApplyHardware();
 
 // Stands at the top of a driver function. Spend takes the call's time, once its arguments are known to be
-// good and before its effect. Counts the processor time of the thread in the call.
+// good and before its effect. A call that works meanwhile begins the time by Start and ends it by Finish.
+// Counts the processor time of the thread in the call.
 class CallTime {
  public:
   explicit CallTime(Call call);
@@ -29,12 +30,19 @@ class CallTime {
   CallTime(const CallTime&) = delete;
   CallTime& operator=(const CallTime&) = delete;
 
-  void Spend(uint64_t handles = 1, uint64_t bytes = 0);
+  void Spend(uint64_t handles = 1, uint64_t bytes = 0) {
+    Start(handles, bytes);
+    Finish();
+  }
+  // `empty_bytes`: those of `bytes` for which the call makes pages.
+  void Start(uint64_t handles, uint64_t bytes, uint64_t empty_bytes = 0);
+  void Finish() const;
 
  private:
   const HardwareProfile* const profile_;
   const Call call_;
   int64_t cpu_at_start_ns_ = 0;
+  int64_t end_ns_ = 0;
   uint32_t shared_ = 0;  // a bit for each load lock that it is to release, by Held
 };
 

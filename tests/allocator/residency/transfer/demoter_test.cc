@@ -9,6 +9,7 @@
 
 #include "tests/allocator/core_fixture.h"
 #include "tests/allocator/motion_helpers.h"
+#include "tests/allocator/residency/plan/plan_of.h"
 #include "tests/fakes/wait_until.h"
 
 namespace spillway::allocator {
@@ -77,6 +78,30 @@ TEST_F(DemoterTest, WhatLeftLatelyStays) {
   AwaitPolls(device, 20);
   EXPECT_EQ(device->Stats().demoted_bytes, 0u);
   EXPECT_EQ(device.host().storage_in_use(), kStorage);
+  ExpectRight(device, blocks);
+}
+
+// An iteration may last for longer than blocks have to be idle.
+TEST_F(DemoterTest, WhatThePlanUsesAgainStays) {
+  CoreDevice device(setup_);
+  std::vector<CUdeviceptr> blocks;
+  for (uint64_t i = 1; i <= 4; ++i) blocks.push_back(Filled(device, i));
+  const auto plan = PlanOf({1'000'000, 1'000'000}, device->Stats().launches);
+  plan->uses.push_back(device.addresses().Find(blocks[0]).raw());
+  plan->launches[1] = {0, 1};
+  device->SetPlan(plan);
+  AwaitPolls(device, 5);
+  for (const CUdeviceptr block : blocks) {
+    StartEviction(device, block);
+    WaitForState(device, block, BlockState::kSpilled);
+  }
+  ASSERT_TRUE(HostComesFree(device));
+  const auto on_disk = [&](CUdeviceptr block) {
+    const TableLock lock(device->core()->table);
+    return std::ranges::count_if(BlockAt(device, block)->copies.homes, &ExtentHome::on_disk);
+  };
+  EXPECT_EQ(on_disk(blocks[0]), 0) << "it left first";
+  EXPECT_GT(on_disk(blocks[1]), 0);
   ExpectRight(device, blocks);
 }
 

@@ -41,7 +41,7 @@ TEST(ReportDataTest, NoDiskIsNotTheSameAsNotKnown) {
 
 TEST(ReportDataTest, MetricsAreThoseOfTheDevice) {
   const std::string members =
-      R"("job": {"device_index": 1}, "metrics": {"spilled_bytes": 30, "disk_written_bytes": 7,
+      R"("job": {"device_index": 1}, "figures": {"spilled_bytes": 30, "disk_written_bytes": 7,
       "devices": [{"device": 0, "spilled_bytes": 10},
                   {"device": 1, "spilled_bytes": 20, "bytes_per_second": {"host_in": 5},
                    "link": {"in": 25, "out": 24, "in_both": 12, "out_both": 23}, "iteration": {"seconds": 2}, "lost_seconds": {"chunks": 1.5}}]})";
@@ -65,12 +65,12 @@ TEST(ReportDataTest, ADevicesEntryIsFoundByItsNumber) {
   const std::string devices =
       R"("devices": [{"device": 3, "spilled_bytes": 30},
                      {"device": 1, "spilled_bytes": 10, "bytes_per_second": {"host_in": 5}}])";
-  const auto one = ParseReport(File(R"("job": {"device_index": 1}, "metrics": {)" + devices + "}"));
+  const auto one = ParseReport(File(R"("job": {"device_index": 1}, "figures": {)" + devices + "}"));
   ASSERT_TRUE(one.ok()) << one.status();
   EXPECT_EQ(one->metrics.spilled_bytes, 10);
   EXPECT_EQ(one->metrics.host_in, 5);
   const auto none =
-      ParseReport(File(R"("job": {"device_index": 0}, "metrics": {"spilled_bytes": 40, )" + devices + "}"));
+      ParseReport(File(R"("job": {"device_index": 0}, "figures": {"spilled_bytes": 40, )" + devices + "}"));
   ASSERT_TRUE(none.ok()) << none.status();
   EXPECT_EQ(none->metrics.spilled_bytes, 40) << "of all devices, not another's";
   EXPECT_FALSE(none->metrics.host_in);
@@ -78,7 +78,7 @@ TEST(ReportDataTest, ADevicesEntryIsFoundByItsNumber) {
 
 TEST(ReportDataTest, MetricsOfDirectoriesAreThoseOfAllDevices) {
   const auto data = ParseReport(
-      File(R"("metrics": {"directories": [{"path": "/a", "engine": "threads", "direct": false, "errors": 2,
+      File(R"("figures": {"directories": [{"path": "/a", "engine": "threads", "direct": false, "errors": 2,
       "written_tb_per_day": 1.5, "closed": true, "why_closed": "does not answer"}, {"path": "/b"}], "devices": [{"device": 0}]})"));
   ASSERT_TRUE(data.ok()) << data.status();
   ASSERT_EQ(data->metrics.directories.size(), 2u);
@@ -139,8 +139,8 @@ TEST(ReportDataTest, WrongFieldsAreNamed) {
       {R"("largest_blocks": {})", "largest_blocks is of type object; expected: a list of objects"},
       {R"("largest_blocks": [3])", "largest_blocks[0] is 3; expected: an object"},
       {R"("settings": {"dirs": 1})", "settings.dirs is 1; expected: an object"},
-      {R"("metrics": {"directories": [{"errors": "2"}]})", "figures.directories[0].errors is of type string"},
-      {R"("metrics": {"devices": [{"device": 0, "lost_seconds": {"chunks": "x"}}]})",
+      {R"("figures": {"directories": [{"errors": "2"}]})", "figures.directories[0].errors is of type string"},
+      {R"("figures": {"devices": [{"device": 0, "lost_seconds": {"chunks": "x"}}]})",
        "figures.devices[0].lost_seconds.chunks is of type string"},
       {R"("iteration": "%%%")", "iteration is damaged; expected: the base64 of a trace file"},
   };

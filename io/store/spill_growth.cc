@@ -161,7 +161,8 @@ int64_t SpillStore::Impl::NextTurnLocked(const Directory& directory) const {
   const int64_t now = options_.clock->NowNanos();
   if (capacity_.load() < WantedLocked())
     return now + (demands_.empty() ? kScanIntervalAsked : kScanIntervalWanted);
-  if (SpareLocked() / ActiveLocked() < AheadOf(directory) / 2) return now + kGrowthPause;
+  if (SpareLocked() / ActiveLocked() < AheadOf(directory) / 2 || GrowthAheadLocked(directory) != 0)
+    return now + kGrowthPause;
   if (directory.surplus_since != 0) return now + kSurplusCheckInterval;
   return now + (owner_ != nullptr ? kSurplusScanInterval : kNever);
 }
@@ -251,11 +252,29 @@ uint64_t SpillStore::Impl::GrowthForNeedLocked(const Directory& directory) const
   return SlotsUp(std::max(left_over, std::min(missing, up_to_share(directory))));
 }
 
+// A directory that has far less than an even part of the free slots grows as well: slots would have to go to
+// the others, whose drives may be slower.
 uint64_t SpillStore::Impl::GrowthAheadLocked(const Directory& directory) const {
   if (NeededLocked() == 0) return 0;
   const uint64_t ahead = AheadOf(directory);
   const uint64_t spare = SpareLocked() / ActiveLocked();
-  return spare < ahead / 2 ? WholeSlots(ahead - spare) : 0;
+  if (spare < ahead / 2) return WholeSlots(ahead - spare);
+  const uint64_t even = std::min(ahead, UsableFreeSlots() * kSlotBytes / ActiveLocked());
+  const uint64_t free = FreeBytesLocked(directory);
+  return free < even / 2 ? WholeSlots(even - free) : 0;
+}
+
+uint64_t SpillStore::Impl::FreeBytesLocked(const Directory& directory) const {
+  return uint64_t{directory.table.slots().free_count()} * kSlotBytes;
+}
+
+// Wakes the keepers of directories whose slots were taken faster than those of the others.
+void SpillStore::Impl::PokeShortLocked() {
+  for (const auto& directory : directories_) {
+    if (directory->poked || directory->growing_bytes != 0 || GrowthLocked(*directory) == 0) continue;
+    directory->poked = true;
+    keep_cv_.NotifyAll();
+  }
 }
 
 // Grows the file by `bytes`, or by as much as the disk has; returns false when it has nothing.
@@ -319,8 +338,10 @@ void SpillStore::Impl::GiveBackLocked(Directory* directory) {
   }
   const bool disk_short = directory->snapshot.growable.by_disk < options_.growth_bytes;
   if (!disk_short || now - directory->surplus_since < kSurplusAge) return;
+  const uint64_t free = FreeBytesLocked(*directory);
+  const uint64_t most = std::min(spare - ahead, free - std::min(free, ahead));  // or it would soon grow again
   const uint32_t count = static_cast<uint32_t>(
-      std::min<uint64_t>(WholeSlots(spare - ahead) / kSlotBytes, directory->table.slots().free_tail()));
+      std::min<uint64_t>(WholeSlots(most) / kSlotBytes, directory->table.slots().free_tail()));
   if (count == 0 || !owner_->LowerCapacity(capacity_.load() - uint64_t{count} * kSlotBytes)) return;
   directory->table.Shrink(count);
   UpdateCapacityLocked();

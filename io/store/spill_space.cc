@@ -291,7 +291,11 @@ std::vector<SlotId> SpillStore::Impl::PickSlotsLocked(size_t n) {
     }
     --loads[*chosen].free_slots;
   }
-  if (NeededLocked() > low_watermark_.load()) PokeLocked();
+  if (NeededLocked() > low_watermark_.load()) {
+    PokeLocked();
+  } else if (directories_.size() > 1) {
+    PokeShortLocked();
+  }
   return slots;
 }
 

@@ -223,6 +223,8 @@ class SpillStore::Impl {
   uint64_t GrowthLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t GrowthForNeedLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t GrowthAheadLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t FreeBytesLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void PokeShortLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool GrowLocked(Directory* directory, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void GiveBackLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int64_t NextTurnLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

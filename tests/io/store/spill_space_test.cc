@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 #include <unistd.h>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -44,6 +45,26 @@ TEST(SpillStoreSpaceTest, ReservesAllOrNothingWithinTheCap) {
   EXPECT_EQ(store->stats().file_bytes, 20u * kSlotBytes);
   store->ReleaseSlot(slots[3]);
   EXPECT_EQ(Reserve(store.get(), 1)[0], slots[3]);
+}
+
+// Slots go to a fast drive as long as its file has any: it grows before it has none.
+TEST(SpillStoreSpaceTest, EachDirectoryHasFreeSlotsAhead) {
+  TestDirectory slow, fast;
+  SpillStoreOptions options = SmallOptions(slow.path());
+  options.directories.push_back({fast.path()});
+  options.growth_bytes = 64 * kSlotBytes;
+  auto store = MakeStore(options);
+  store->GuessSpeed(0, {.write = 1e8, .read = 1e8});
+  store->GuessSpeed(1, {.write = 3e8, .read = 3e8});
+  std::array<int, 2> taken = {};
+  for (int block = 0; block < 20; ++block) {
+    for (const SlotId slot : Reserve(store.get(), 16)) ++taken[slot.directory];
+    EXPECT_TRUE(tests::WaitUntil([&] {
+      const std::vector<DirectoryStats> now = store->stats().directories;
+      return now[1].file_bytes / kSlotBytes - now[1].slots_in_use >= 12;
+    })) << block;
+  }
+  EXPECT_NEAR(taken[1], 3 * taken[0], 40) << taken[0];
 }
 
 TEST(SpillStoreSpaceTest, ADemandThatCannotBeMetTakesNoSpace) {

@@ -12,7 +12,7 @@ double WrittenTbPerDay(const io::DirectoryStats& directory, double seconds) {
 
 nlohmann::ordered_json DirectoryJson(const io::DirectoryStats& directory, double seconds) {
   nlohmann::ordered_json json;
-#define DIRECTORY_FIGURE(key, type, value, metric, help) json[#key] = value;
+#define DIRECTORY_METRIC(key, type, value, metric, help) json[#key] = value;
 #include "integration/report/job_metrics.def"
   return json;
 }

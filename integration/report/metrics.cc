@@ -77,7 +77,7 @@ nlohmann::ordered_json IterationJson(const DeviceMetrics& device) {
   const auto add = [&json](const char* key, double value) {
     if (value > 0) json[key] = value;
   };
-#define ITERATION_FIGURE(key, type, value, metric, help) add(#key, value);
+#define ITERATION_METRIC(key, type, value, metric, help) add(#key, value);
 #include "integration/report/job_metrics.def"
   if (const auto percent = PercentOfBound(device)) json["percent_of_bound"] = *percent;
   if (steady.iterations == 0) return json;
@@ -149,9 +149,9 @@ std::string MetricsJson(const Metrics& metrics) {
   json["seconds"] = metrics.seconds;
   json["iterations_per_second"] = metrics.iterations_per_second;
   json.update(ToJson(Total(metrics.devices)));
-#define DISK_FIGURE(name, ...) json["disk_" #name] = metrics.disk.name;
-#define PROCESS_FIGURE(name, ...) json[#name] = metrics.name;
-#define BUDGET_FIGURE(name, ...) \
+#define DISK_METRIC(name, ...) json["disk_" #name] = metrics.disk.name;
+#define PROCESS_METRIC(name, ...) json[#name] = metrics.name;
+#define BUDGET_METRIC(name, ...) \
   if (metrics.disk.write_budget_bytes > 0) json[#name] = metrics.disk.name;
 #include "integration/report/job_metrics.def"
   if (metrics.pause.pauses > 0) json["pause"] = PauseJson(metrics.pause);
@@ -169,7 +169,7 @@ std::string MetricsJson(const Metrics& metrics) {
       if (device.stats.*member > 0) entry["bytes_per_second"][key] = device.stats.*member;
     }
     if (const auto link = LinkJson(device.stats); !link.empty()) entry["link"] = link;
-#define DEVICE_FIGURE(name, ...) entry[#name] = device.name;
+#define DEVICE_METRIC(name, ...) entry[#name] = device.name;
 #include "integration/report/job_metrics.def"
     if (const auto iteration = IterationJson(device); !iteration.empty()) entry["iteration"] = iteration;
     if (device.observed) entry["observed"] = ToJson(*device.observed);

@@ -25,7 +25,7 @@ namespace spillway::integration {
 struct DeviceMetrics {
   int device = 0;
   allocator::ResidencyStats stats;
-#define DEVICE_FIGURE(name, ...) uint64_t name = 0;
+#define DEVICE_METRIC(name, ...) uint64_t name = 0;
 #include "integration/report/job_metrics.def"
   IterationForecast forecast;                 // as of now; what is reported is that of `steady`
   SteadyIterations steady;                    // set by the reporter
@@ -34,8 +34,8 @@ struct DeviceMetrics {
 
 // The spill files of the process, for all devices.
 struct DiskMetrics {
-#define DISK_FIGURE(name, ...) uint64_t name = 0;
-#define BUDGET_FIGURE(name, ...) uint64_t name = 0;
+#define DISK_METRIC(name, ...) uint64_t name = 0;
+#define BUDGET_METRIC(name, ...) uint64_t name = 0;
 #include "integration/report/job_metrics.def"
   std::vector<io::DirectoryStats> directories{};
 };
@@ -44,7 +44,7 @@ struct Metrics {
   std::vector<DeviceMetrics> devices;
   PauseMetrics pause;
   DiskMetrics disk;
-#define PROCESS_FIGURE(name, ...) uint64_t name = 0;
+#define PROCESS_METRIC(name, ...) uint64_t name = 0;
 #include "integration/report/job_metrics.def"
   std::array<os::WaitList::Totals, static_cast<size_t>(os::WaitKind::kCount)> waits = {};  // by kind
   std::string evictions_ended;       // the call that ended them, as text; empty: they go on

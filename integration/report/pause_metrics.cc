@@ -17,7 +17,7 @@ void PauseMetrics::Add(const allocator::PauseStats& stats) {
 
 nlohmann::ordered_json PauseJson(const PauseMetrics& pause) {
   nlohmann::ordered_json json;
-#define PAUSE_FIGURE(key, type, value, metric, help) json[#key] = value;
+#define PAUSE_METRIC(key, type, value, metric, help) json[#key] = value;
 #include "integration/report/job_metrics.def"
   return json;
 }

@@ -119,7 +119,7 @@ void AddPlans(const Metrics& metrics, Writer* writer) {
       writer->Add(DeviceLabel(device), absl::StrCat(device.*member));
     }
   };
-#define DEVICE_FIGURE(name, metric, help) add(metric, help, &DeviceMetrics::name);
+#define DEVICE_METRIC(name, metric, help) add(metric, help, &DeviceMetrics::name);
 #include "integration/report/job_metrics.def"
 }
 
@@ -133,27 +133,27 @@ void AddDirectories(const Metrics& metrics, Writer* writer) {
       writer->Add("directory=\"" + Escaped(directory.path) + "\"", ValueText(value_of(directory)));
     }
   };
-#define DIRECTORY_FIGURE(key, type, value, metric, help) \
+#define DIRECTORY_METRIC(key, type, value, metric, help) \
   add(metric, help, [&](const io::DirectoryStats& directory) { return value; });
 #include "integration/report/job_metrics.def"
 }
 
 void AddDisk(const DiskMetrics& disk, Writer* writer) {
-#define DISK_FIGURE(name, metric, help) writer->AddRow(metric, help, absl::StrCat(disk.name));
+#define DISK_METRIC(name, metric, help) writer->AddRow(metric, help, absl::StrCat(disk.name));
 #include "integration/report/job_metrics.def"
   if (disk.write_budget_bytes == 0) return;
-#define BUDGET_FIGURE(name, metric, help) writer->AddRow(metric, help, absl::StrCat(disk.name));
+#define BUDGET_METRIC(name, metric, help) writer->AddRow(metric, help, absl::StrCat(disk.name));
 #include "integration/report/job_metrics.def"
 }
 
 void AddProcess(const Metrics& metrics, Writer* writer) {
-#define PROCESS_FIGURE(name, metric, help) writer->AddRow(metric, help, absl::StrCat(metrics.name));
+#define PROCESS_METRIC(name, metric, help) writer->AddRow(metric, help, absl::StrCat(metrics.name));
 #include "integration/report/job_metrics.def"
 }
 
 void AddPauses(const PauseMetrics& pause, Writer* writer) {
   if (pause.pauses == 0) return;
-#define PAUSE_FIGURE(key, type, value, metric, help) writer->AddRow(metric, help, ValueText(value));
+#define PAUSE_METRIC(key, type, value, metric, help) writer->AddRow(metric, help, ValueText(value));
 #include "integration/report/job_metrics.def"
 }
 
@@ -167,7 +167,7 @@ void AddIteration(const Metrics& metrics, Writer* writer) {
       writer->Add(DeviceLabel(device), SecondsText(value));
     }
   };
-#define ITERATION_FIGURE(key, type, value, metric, help) \
+#define ITERATION_METRIC(key, type, value, metric, help) \
   add(metric, help, [](const SteadyIterations& steady) { return static_cast<double>(value); });
 #include "integration/report/job_metrics.def"
 }

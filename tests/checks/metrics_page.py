@@ -21,15 +21,15 @@ WORD, EXPRESSION = r"(\w+)", r"([\w.]+(?:\([\w., ]*\))?)"
 # Kind of a row -> the form of what stands before its metric and help.
 FORMS = {
     "GAUGE": WORD, "MACHINE_GAUGE": WORD, "COUNTER": rf"{WORD}, {WORD}", "SUM": rf"{WORD}, {WORD}",
-    "SECONDS": rf"{WORD}, ({TEXT}), {WORD}", "DEVICE_FIGURE": WORD, "PROCESS_FIGURE": WORD, "DISK_FIGURE": WORD,
-    "BUDGET_FIGURE": WORD, "ITERATION_FIGURE": rf"{WORD}, {WORD}, {EXPRESSION}",
-    "DIRECTORY_FIGURE": rf"{WORD}, {WORD}, {EXPRESSION}", "PAUSE_FIGURE": rf"{WORD}, {WORD}, {EXPRESSION}",
+    "SECONDS": rf"{WORD}, ({TEXT}), {WORD}", "DEVICE_METRIC": WORD, "PROCESS_METRIC": WORD, "DISK_METRIC": WORD,
+    "BUDGET_METRIC": WORD, "ITERATION_METRIC": rf"{WORD}, {WORD}, {EXPRESSION}",
+    "DIRECTORY_METRIC": rf"{WORD}, {WORD}, {EXPRESSION}", "PAUSE_METRIC": rf"{WORD}, {WORD}, {EXPRESSION}",
 }  # fmt: skip
 GROWS = {"COUNTER", "SUM", "SECONDS"}
 # Table of the page -> the kinds of its rows. Classes of stats_types.py are named apart.
 TABLES = {
-    "residency": ("GAUGE", "MACHINE_GAUGE", "COUNTER", "SUM", "SECONDS"), "process": ("DISK_FIGURE", "BUDGET_FIGURE", "PROCESS_FIGURE"),
-    "device": ("DEVICE_FIGURE",), "iteration": ("ITERATION_FIGURE",), "directories": ("DIRECTORY_FIGURE",), "pause": ("PAUSE_FIGURE",),
+    "residency": ("GAUGE", "MACHINE_GAUGE", "COUNTER", "SUM", "SECONDS"), "process": ("DISK_METRIC", "BUDGET_METRIC", "PROCESS_METRIC"),
+    "device": ("DEVICE_METRIC",), "iteration": ("ITERATION_METRIC",), "directories": ("DIRECTORY_METRIC",), "pause": ("PAUSE_METRIC",),
 }  # fmt: skip
 
 
@@ -54,8 +54,8 @@ def joined(texts):
 
 
 def row_of(kind, fields, metric, text):
-    key = {"SECONDS": lambda: joined(fields[1]), "DISK_FIGURE": lambda: f"disk_{fields[0]}"}.get(kind, lambda: fields[0])()
-    if kind.endswith("_FIGURE"):
+    key = {"SECONDS": lambda: joined(fields[1]), "DISK_METRIC": lambda: f"disk_{fields[0]}"}.get(kind, lambda: fields[0])()
+    if kind.endswith("_METRIC"):
         share, kind_of_value = "", fields[1] if len(fields) == 3 else "int"
     else:
         share, kind_of_value = fields[-1] if kind in GROWS else "TOTAL", "float" if kind == "SECONDS" else "int"
@@ -115,8 +115,8 @@ def blocks(rows):
     lists = {name: fields(row for row in rows if row.kind in kinds) for name, kinds in TABLES.items()}
     lists["share of an iteration"] = fields(row for row in residency if row.share == "PER_ITERATION")
     lists |= {outer: inner_fields(residency, outer) for outer in ("stall_seconds", "lost_seconds")}
-    lists["write budget"] = fields(row for row in rows if row.kind == "BUDGET_FIGURE")
-    lists["process"] = fields(row for row in rows if row.kind in ("DISK_FIGURE", "PROCESS_FIGURE"))
+    lists["write budget"] = fields(row for row in rows if row.kind == "BUDGET_METRIC")
+    lists["process"] = fields(row for row in rows if row.kind in ("DISK_METRIC", "PROCESS_METRIC"))
     return {PAGE: {name: table(rows, name) for name in TABLES}, TYPES: lists}
 
 

@@ -57,7 +57,7 @@ class FiguresPageTest(Planted):
                 'METRIC("spillway_lost_seconds_total", "no work")\nSECONDS(lost_chunks_nanos, "lost_seconds.chunks", PER_ITERATION,\n'
                 '        "spillway_lost_seconds_total cause=chunks",\n        "for "\n        "chunks")\n'
                 'COUNTER(faults, TOTAL, "spillway_faults_total", "faults")\n')  # fmt: skip
-    FIGURES = 'DISK_FIGURE(read_bytes, "", "read")\nPAUSE_FIGURE(paused_seconds, float, SecondsOf(pause.nanos), "", "paused")\n'
+    FIGURES = 'DISK_METRIC(read_bytes, "", "read")\nPAUSE_METRIC(paused_seconds, float, SecondsOf(pause.nanos), "", "paused")\n'
 
     def found(self, counters=COUNTERS, figures=FIGURES, write=True):
         self.put("allocator/residency/state/counters.def", counters)
@@ -86,7 +86,7 @@ class FiguresPageTest(Planted):
         self.assertEqual(len(metrics_page.find_problems(self.root)), len(metrics_page.TABLES))
 
     def test_rows_of_another_form_are_found(self):
-        for row in ('GAUGE(live_bytes, TOTAL, "spillway_x_bytes", "x")\n', 'COUNTER(faults, "", "x")\n', 'DISK_FIGURE(x, "")\n'):
+        for row in ('GAUGE(live_bytes, TOTAL, "spillway_x_bytes", "x")\n', 'COUNTER(faults, "", "x")\n', 'DISK_METRIC(x, "")\n'):
             self.assertEqual(len(self.found(counters=self.COUNTERS + row)), 1, row)
 
     def test_metrics_of_the_wrong_name_place_or_words_are_found(self):

@@ -7,7 +7,8 @@
 // - A drop starts when its launch has completed, unless the host has used the block again since, or half of
 //   the idle interval is over. It waits for a copy out of the block that is under way.
 // - A copy out waits, from its launch's completion on, for an idle interval between two uses that is long
-//   enough: the most urgent first, few at a time. Once its drop has come, it is made with the drop.
+//   enough: the most urgent first, few at a time; to the disk behind the plan's evictions to it. Once its
+//   drop has come, it is made with the drop.
 // - A fetch waits from its earliest start, in one queue per tier, in the order of need, until there is
 //   headroom during all launches up to its need and free memory now. What the host asks for next needs only
 //   the memory. A fetch that must wait blocks its own queue, not the other.
@@ -157,7 +158,7 @@ class PlanCursor {
   bool TryDrop(const Drop& drop);
   bool PollCopies();
   void ScanCopiesUnderWay();
-  bool EvictsTo(PlanTier tier);
+  bool EvictsToDisk();
   Gap GapBefore(PlanBlock block) const;
   bool LongEnough(const Copy& copy, Bytes bytes) const;
   void QueueFetches();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "integration/prediction/trace_recorder.h"
 
@@ -24,10 +25,17 @@ void AddKnownRates(const KnownRates& known, bool wrote, policy::Machine* machine
   machine->ssd_write = machine->ssd_write > 0 ? std::min(machine->ssd_write, known.disk_out) : known.disk_out;
 }
 
+void ScaleRates(double factor, policy::Machine* machine) {
+  for (double* const rate : {&machine->pcie_in, &machine->pcie_out, &machine->pcie_both.in,
+                             &machine->pcie_both.out, &machine->ssd_read, &machine->ssd_write})
+    *rate *= factor;
+}
+
 }  // namespace
 
 policy::RuntimeMachine PlanningMachine::Now(const allocator::Residency* residency, policy::SequenceId id,
-                                            const policy::Trace& sequence) {
+                                            const policy::Trace& sequence, const policy::BlockSizes& sizes,
+                                            const policy::BlockSizes& copied) {
   policy::RuntimeMachine machine;
   if (residency != nullptr) {
     const allocator::MachineStats metrics = residency->Machine();
@@ -39,11 +47,29 @@ policy::RuntimeMachine PlanningMachine::Now(const allocator::Residency* residenc
     machine.machine.ssd_read = metrics.disk_in_rate;
     machine.machine.ssd_write = metrics.BoundedDiskOutRate();
     AddKnownRates(known_, metrics.disk_out_rate > 0, &machine.machine);
+    ScaleRates(ChunksToCopied(id, sequence, sizes, copied), &machine.machine);
   }
   if (host_bytes_) machine.machine.host_bytes = host_bytes_();
   machine.has_disk = has_disk_;
   machine.run_ahead = policy::RunAhead();
   return machine;
+}
+
+double PlanningMachine::ChunksToCopied(policy::SequenceId id, const policy::Trace& sequence,
+                                       const policy::BlockSizes& sizes, const policy::BlockSizes& copied) {
+  if (id != policy::kNoSequence && id == rounded_) return chunks_to_copied_;
+  rounded_ = id;
+  std::unordered_set<policy::TraceBlock> blocks;
+  for (policy::LaunchIndex i = sequence.begin(); i < sequence.end(); ++i)
+    blocks.insert(sequence.at(i).blocks.begin(), sequence.at(i).blocks.end());
+  policy::Bytes chunks = 0, moved = 0;
+  for (const policy::TraceBlock block : blocks) {
+    const auto size = sizes.find(block), copy = copied.find(block);
+    if (size == sizes.end() || copy == copied.end() || copy->second <= 0) continue;
+    chunks += size->second;
+    moved += std::min(size->second, copy->second);
+  }
+  return chunks_to_copied_ = moved > 0 ? static_cast<double>(chunks) / static_cast<double>(moved) : 1;
 }
 
 uint64_t PlanningMachine::PinnedBeside(const allocator::Residency& residency, uint64_t pinned_bytes,

@@ -1,7 +1,8 @@
 // PlanningMachine: the machine that plans are made for while the job runs, as far as it is known by now:
 // memory, rates, and the memory that plans cannot use. Blocks with a long-term pin that no launch of the
-// iteration names stay on the GPU whatever a plan says, so their memory does not count as the machine's. The
-// predictor calls it on its thread; no call fails.
+// iteration names stay on the GPU whatever a plan says, so their memory does not count as the machine's.
+// Plans move blocks in whole chunks, of which the job has not asked for all, and the rest is not copied: the
+// rates are those at which whole chunks move. The predictor calls it on its thread; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_PLANNING_MACHINE_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_PLANNING_MACHINE_H_
@@ -30,20 +31,27 @@ class PlanningMachine {
   PlanningMachine(std::function<uint64_t()> host_bytes, bool has_disk, const KnownRates& known = {})
       : host_bytes_(std::move(host_bytes)), has_disk_(has_disk), known_(known) {}
 
-  // Returns the machine for `sequence`, which is number `id`. Walks the sequence only if the pinned bytes
-  // have changed. `residency` may be null.
+  // Returns the machine for `sequence`, which is number `id`. Walks the sequence only if it or the pinned
+  // bytes have changed. `residency` may be null. `sizes`, `copied`: of each block in whole chunks, and what a
+  // move of it copies.
   policy::RuntimeMachine Now(const allocator::Residency* residency, policy::SequenceId id,
-                             const policy::Trace& sequence);
+                             const policy::Trace& sequence, const policy::BlockSizes& sizes,
+                             const policy::BlockSizes& copied);
 
  private:
   // Returns the bytes of pinned blocks that no launch of the sequence names.
   uint64_t PinnedBeside(const allocator::Residency& residency, uint64_t pinned_bytes, policy::SequenceId id,
                         const policy::Trace& sequence);
+  // Returns the bytes of the sequence's blocks over those that moves of them copy: 1 or more.
+  double ChunksToCopied(policy::SequenceId id, const policy::Trace& sequence, const policy::BlockSizes& sizes,
+                        const policy::BlockSizes& copied);
 
   const std::function<uint64_t()> host_bytes_;
   const bool has_disk_;
   const KnownRates known_;
-  // The input and result of the last walk.
+  // The inputs and results of the last walks.
+  policy::SequenceId rounded_ = policy::kNoSequence;
+  double chunks_to_copied_ = 1;
   uint64_t pinned_bytes_ = 0;
   policy::SequenceId sequence_ = policy::kNoSequence;
   uint64_t beside_bytes_ = 0;

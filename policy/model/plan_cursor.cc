@@ -162,13 +162,15 @@ bool PlanCursor::TryDrop(const Drop& drop) {
   return started;
 }
 
-// Whether an eviction of the plan is still on its way to that tier.
-bool PlanCursor::EvictsTo(PlanTier tier) {
-  return std::ranges::any_of(evictions_under_way_, [tier](const Drop& one) { return one.tier == tier; });
+// Whether an eviction of the plan is still on its way to the disk.
+bool PlanCursor::EvictsToDisk() {
+  return std::ranges::any_of(evictions_under_way_,
+                             [](const Drop& one) { return one.tier == PlanTier::kDisk; });
 }
 
-// Copies out blocks that stay for now, as their content becomes final. The copies wait for evictions to the same
-// tier: launches need the memory of those, and a copy queue takes transfers in the order in which they come.
+// Copies out blocks that stay for now, as their content becomes final. Those to the disk wait for evictions to
+// it: launches need the memory of those, and a copy queue takes transfers in the order in which they come. To
+// the host a transfer is short, and a copy that waits is late for the block's own drop.
 bool PlanCursor::PollCopies() {
   for (size_t tried = 0; tried < copies_.ops.size(); ++tried, copies_.Next()) {
     if (IndexOf(copies_.iteration, copies_.op().launch) >= gpu_) break;
@@ -187,8 +189,8 @@ bool PlanCursor::PollCopies() {
     bool stays = false;
     const bool started = mover_.Visit(it->block, it->tier, [&](const PlanBlockView& view) {
       if (!view.live) return PlanMove::kNothing;
-      stays = view.place != BlockPlace::kOnGpu || !view.may_copy || EvictsTo(it->tier) ||
-              !LongEnough(*it, view.copy_bytes);
+      stays = view.place != BlockPlace::kOnGpu || !view.may_copy ||
+              (it->tier == PlanTier::kDisk && EvictsToDisk()) || !LongEnough(*it, view.copy_bytes);
       return stays ? PlanMove::kNothing : PlanMove::kCopyOut;
     });
     if (started) copies_under_way_.push_back(*it);

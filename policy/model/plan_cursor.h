@@ -10,8 +10,8 @@
 //   block that is under way.
 // - A copy out may start when its launch has completed, in an idle interval of the block that is long enough
 //   for it: a launch that names the block takes the copy back. The most urgent copy goes first, few are under
-//   way at a time, and evictions to the same tier go before. A copy whose drop has come is made with the
-//   drop.
+//   way at a time, and a copy to the disk waits for the plan's evictions to it. A copy whose drop has come is
+//   made with the drop.
 // - A fetch enters the queue of its tier at its earliest start; queues are in the order of need. It starts
 //   when there is headroom during all launches up to its need, and free memory now. A fetch whose need the
 //   host has reached needs only the memory. A fetch that must wait blocks its own queue, not the other.
@@ -161,7 +161,7 @@ class PlanCursor {
   bool TryDrop(const Drop& drop);
   bool PollCopies();
   void ScanCopiesUnderWay();
-  bool EvictsTo(PlanTier tier);
+  bool EvictsToDisk();
   Gap GapBefore(PlanBlock block) const;
   bool LongEnough(const Copy& copy, Bytes bytes) const;
   void QueueFetches();

@@ -180,8 +180,8 @@ TEST_F(PlanCursorTest, ACopyWaitsForALongEnoughIdleInterval) {
   EXPECT_THAT(At(5, 5), IsEmpty());
 }
 
-// A launch needs the memory of what leaves: a copy that nobody waits for must not be before it in the queue.
-TEST_F(PlanCursorTest, ACopyWaitsForEvictionsToItsTier) {
+// A launch needs the memory of what leaves: a copy that nobody waits for must not be before it in the disk's queue.
+TEST_F(PlanCursorTest, ACopyToTheDiskWaitsForEvictionsToIt) {
   for (const PlanBlock block : {1, 2, 3}) fake.Put(block, BlockPlace::kOnGpu);
   fake.blocks[1].copy_bytes = fake.blocks[3].copy_bytes = 10;
   Begin({{1, {0, 8}}, {2, {0, 9}}, {3, {0, 8}}},
@@ -191,6 +191,15 @@ TEST_F(PlanCursorTest, ACopyWaitsForEvictionsToItsTier) {
   EXPECT_THAT(At(2, 2), IsEmpty());
   fake.Put(2, BlockPlace::kAway);
   EXPECT_THAT(At(3, 3), ElementsAre("copy 1"));
+}
+
+// Transfers to the host are short: a copy that waits would be late for the block's own drop.
+TEST_F(PlanCursorTest, ACopyToTheHostWaitsForNoEviction) {
+  for (const PlanBlock block : {1, 2}) fake.Put(block, BlockPlace::kOnGpu);
+  fake.blocks[1].copy_bytes = 10;
+  Begin({{1, {0, 8}}, {2, {0, 9}}},
+        {Op(PlanOpKind::kDrop, 2, 0, 9, kHost), Op(PlanOpKind::kCopyOut, 1, 0, 7, kHost)});
+  EXPECT_THAT(At(1, 1), ElementsAre("evict 2 host", "copy 1"));
 }
 
 TEST_F(PlanCursorTest, ACopyWhoseDropHasComeIsMadeByTheDrop) {

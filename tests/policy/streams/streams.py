@@ -1,9 +1,9 @@
 """Recorded jobs whose iterations differ: how close the product's plans come to one that knows the whole job.
 
-    python3 tests/policy/streams/streams.py [--build build] [--transfers 0.5] [--gpu-share 0.5] [KIND...]
+    python3 tests/policy/streams/streams.py [--build build] [--transfers 0.5] [--gpu-share 0.5] [KIND or FILE.txt.gz...]
 
-Each KIND.txt.gz of this folder is replayed in virtual time under the product's tracker, planner and cursor, and on demand,
-least recently used first; README.md says how. Ratio: time of the launches alone over the time taken.
+Each KIND.txt.gz of this folder, or any file that record.py made, is replayed in virtual time under the product's tracker,
+planner and cursor, and on demand, least recently used first; README.md says how. Ratio: time of the launches alone over the time taken.
 """
 
 import argparse
@@ -21,8 +21,12 @@ STEADY = ("static",)  # the kinds that do not change
 ROUNDS = 4  # of finding the link that the clairvoyant plan fills so far
 
 
+def file_of(kind):
+    return Path(kind) if kind.endswith(".txt.gz") else HERE / f"{kind}.txt.gz"
+
+
 def replay(build, kind, *arguments):
-    with gzip.open(HERE / f"{kind}.txt.gz") as stream:
+    with gzip.open(file_of(kind)) as stream:
         done = subprocess.run([build / "tests" / "stream_replay", *map(str, arguments)], input=stream.read(),
                               stdout=subprocess.PIPE, check=True, timeout=300)  # fmt: skip
     return json.loads(done.stdout)
@@ -58,16 +62,17 @@ def main():
     parser.add_argument("--build", type=Path, default=ROOT / "build")
     parser.add_argument("--transfers", type=float, default=0.5, help="part of the time that the clairvoyant plan's fetches take")
     parser.add_argument("--gpu-share", type=float, default=0.5, help="the GPU's memory, as a part of the job's peak")
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)} (default: all)")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"a file, or one of {', '.join(KINDS)} (default: all)")
     args = parser.parse_args()
     rows = []
-    print(f"{'':12} {'lru':>6} {'plan':>6} {'clairv.':>7} {'bound':>6} {'percent':>7} {'departures':>10}")
+    print(f"{'':16} {'lru':>6} {'plan':>6} {'clairv.':>7} {'bound':>6} {'percent':>7} {'departures':>10}")
     for kind in args.kinds or KINDS:
         row = judge(args.build.resolve(), kind, args.transfers, args.gpu_share)
         rows.append(row)
-        print(f"{kind:12} {row['lru']:6.3f} {row['plan']:6.3f} {row['clairvoyant']:7.3f} {row['bound']:6.3f} {row['percent']:7.1f} "
+        name = file_of(kind).name.removesuffix(".txt.gz")
+        print(f"{name:16} {row['lru']:6.3f} {row['plan']:6.3f} {row['clairvoyant']:7.3f} {row['bound']:6.3f} {row['percent']:7.1f} "
               f"{row['departures']:10}", flush=True)  # fmt: skip
-    changing = [row["percent"] for row in rows if row["kind"] not in STEADY]
+    changing = [row["percent"] for row in rows if not file_of(row["kind"]).name.startswith(STEADY)]
     if changing:
         print(f"percent of clairvoyant, mean of those that change: {statistics.mean(changing):.1f}")
 

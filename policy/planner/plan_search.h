@@ -60,6 +60,7 @@ class PlanSearch {
     // More than 0: the link is as slow as if this part of what the first plan sends to the disk went there.
     double disk_part = 0;
     bool both_run = false;  // time for copies is counted as if both directions of PCIe always ran
+    bool promotes = false;  // as in TransferPlan
     Nanos best = 0;
   };
   void AddSettings();
@@ -69,6 +70,7 @@ class PlanSearch {
   double DiskShare(const TransferPlan& plan) const;
   void LeadHostReads(Nanos lead, TransferPlan* plan) const;
   void NextSetting();
+  bool MayPromote() const;
 
   const Workload& workload_;
   const Lifetimes& lifetimes_;

@@ -36,6 +36,8 @@ struct TransferPlan {
   // Reads from the host start at most this long before their read_lead; negative: as early as headroom
   // allows.
   Nanos host_lead = -1;
+  // While what a drive reads next finds no headroom on the GPU, it comes to host memory, where there is some.
+  bool promotes = false;
 };
 
 // Pieces of a tensor, and bytes of a range of them. `piece_bytes` 0: a tensor is one piece.

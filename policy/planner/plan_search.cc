@@ -129,6 +129,7 @@ TransferPlan PlanSearch::Make(const Setting& setting, const std::vector<Nanos>& 
   plan.evictions = ChooseTransfers(workload_, lifetimes_, kernel_times, choice);
   ChooseTiers(workload_, lifetimes_, planned_, setting.order, &plan);
   if (planned_.host_bytes != 0 && UsesDisk(plan)) LeadHostReads(setting.host_lead, &plan);
+  plan.promotes = setting.promotes;
   return plan;
 }
 
@@ -198,7 +199,13 @@ absl::StatusOr<bool> PlanSearch::Improve() {
   return true;
 }
 
-// The first pass tries each setting once, without feedback. Then the best settings get the rounds.
+// Plans of whole tensors stand for the run time's, which moves nothing from one tier to another.
+bool PlanSearch::MayPromote() const {
+  return disk_share_ > 0 && machine_.piece_bytes != 0 && !options_.trial;
+}
+
+// The first pass tries each setting once, without feedback. Then the best settings get the rounds, as they
+// are and promoting.
 void PlanSearch::NextSetting() {
   round_ = 0;
   times_ = nominal_;
@@ -209,6 +216,10 @@ void PlanSearch::NextSetting() {
                    [](const Setting& a, const Setting& b) { return a.best < b.best; });
   settings_.resize(std::min(settings_.size(), kSettingsWithRounds));
   setting_ = 0;
+  for (size_t i = 0, count = settings_.size(); i < count && MayPromote(); ++i) {
+    settings_.push_back(settings_[i]);
+    settings_.back().promotes = true;
+  }
 }
 
 }  // namespace spillway::policy

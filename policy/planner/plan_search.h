@@ -63,6 +63,7 @@ class PlanSearch {
     // went there.
     double disk_part = 0;
     bool both_run = false;  // time for copies is counted as if both directions of PCIe always ran
+    bool promotes = false;  // as in TransferPlan
     Nanos best = 0;
   };
   void AddSettings();
@@ -72,6 +73,7 @@ class PlanSearch {
   double DiskShare(const TransferPlan& plan) const;
   void LeadHostReads(Nanos lead, TransferPlan* plan) const;
   void NextSetting();
+  bool MayPromote() const;
 
   const Workload& workload_;
   const Lifetimes& lifetimes_;

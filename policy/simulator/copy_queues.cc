@@ -52,7 +52,7 @@ double CopyQueues::RateNow(Queue queue) const {
   const Queue host = out ? kHostOut : HostIn();
   double left = out ? machine_.pcie_out : machine_.pcie_in;
   for (Queue other = host; other < host + tiers_; ++other) {
-    if (other == queue) continue;
+    if (other == queue || (copies_[other].active && copies_[other].promotes)) continue;
     if (copies_[other].active) {
       left -= copies_[other].rate;
     } else if (queue == host && Asks(other)) {
@@ -64,6 +64,10 @@ double CopyQueues::RateNow(Queue queue) const {
   const double share = ShareOf(queue);
   if (left < 0.999 * share) return 0;
   return Asks(host) ? share : std::min(DriveRate(queue), left);
+}
+
+double CopyQueues::PromotionRate(Queue queue) const {
+  return machine_.ssd_shared && copies_[queue - tiers_].active ? 0 : DriveRate(queue);
 }
 
 void CopyQueues::Push(Queue out, const Write& write) {

@@ -50,7 +50,8 @@ class CopyQueues {
     bool active = false;
     uint32_t part = 0;
     Nanos end = 0;
-    double rate = 0;  // bytes per second, for all of its time
+    double rate = 0;        // bytes per second, for all of its time
+    bool promotes = false;  // from the drive to host memory: it takes none of PCIe
   };
   // A copy out that waits; the one that is needed first goes first.
   struct Write {
@@ -88,6 +89,8 @@ class CopyQueues {
   const Copy& copy(Queue queue) const { return copies_[queue]; }
   // Bytes per second of a copy that starts now; 0: it must wait for others.
   double RateNow(Queue queue) const;
+  // The same of a copy from a drive, whose queue in this is, to host memory.
+  double PromotionRate(Queue queue) const;
   // A copy starts in a queue that has none; it ends at copy.end.
   void Begin(Queue queue, const Copy& copy) { copies_[queue] = copy; }
   void End(Queue queue) { copies_[queue].active = false; }

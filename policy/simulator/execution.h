@@ -38,7 +38,7 @@ struct ExecutionOptions {
 };
 
 struct Traffic {  // bytes per measured iteration
-  double host_to_gpu = 0, gpu_to_host = 0, ssd_to_gpu = 0, gpu_to_ssd = 0;
+  double host_to_gpu = 0, gpu_to_host = 0, ssd_to_gpu = 0, gpu_to_ssd = 0, ssd_to_host = 0;
 };
 
 struct Execution {

@@ -26,12 +26,8 @@ void ExecutionStats::CountTraffic(Nanos begin, Nanos end, size_t measured) {
   for (const MovedBytes& move : moved_) {
     const Nanos inside = std::min(move.end, end) - std::max(move.start, begin);
     if (inside <= 0) continue;
-    const double bytes = static_cast<double>(move.bytes) * static_cast<double>(inside) /
-                         static_cast<double>(move.end - move.start) / per;
-    Traffic& traffic = result_.traffic;
-    (move.out    ? move.host ? traffic.gpu_to_host : traffic.gpu_to_ssd
-     : move.host ? traffic.host_to_gpu
-                 : traffic.ssd_to_gpu) += bytes;
+    result_.traffic.*move.way += static_cast<double>(move.bytes) * static_cast<double>(inside) /
+                                 static_cast<double>(move.end - move.start) / per;
   }
 }
 

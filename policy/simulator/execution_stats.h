@@ -25,8 +25,15 @@ class ExecutionStats {
   };
   // Kernel `position`, counted over iterations, waited for `time`.
   void Waited(uint64_t position, Nanos time, const Wait& wait);
+  // `way`: one of Traffic's.
+  void Moved(Nanos start, Nanos end, Bytes bytes, double Traffic::*way) {
+    moved_.push_back({start, end, bytes, way});
+  }
   void Moved(Nanos start, Nanos end, Bytes bytes, bool out, bool host) {
-    moved_.push_back({start, end, bytes, out, host});
+    Moved(start, end, bytes,
+          out    ? host ? &Traffic::gpu_to_host : &Traffic::gpu_to_ssd
+          : host ? &Traffic::host_to_gpu
+                 : &Traffic::ssd_to_gpu);
   }
   // Kept only if the options ask for events.
   void Happened(const ScheduleEvent& event) {
@@ -43,7 +50,7 @@ class ExecutionStats {
   struct MovedBytes {
     Nanos start, end;
     Bytes bytes;
-    bool out, host;
+    double Traffic::*way;
   };
   void CountTraffic(Nanos begin, Nanos end, size_t measured);
 

@@ -36,6 +36,13 @@ Headroom HeadroomOf(const Workload& workload, const Lifetimes& lifetimes, const 
   return headroom;
 }
 
+std::optional<Headroom> HostHeadroomOf(const Workload& workload, const Lifetimes& lifetimes,
+                                       const Machine& machine, const TransferPlan& plan) {
+  if (!plan.promotes) return std::nullopt;
+  return Headroom(ExpectedHostBytes(workload, lifetimes, machine.piece_bytes, plan), machine.host_bytes, 0,
+                  0);
+}
+
 // One execution: kernels one after another, and time. All that can start does; then time jumps to the next
 // end of a kernel or copy. If nothing is under way and the next kernel cannot start, parts leave in need; if
 // that does not help, the job cannot go on.
@@ -52,8 +59,9 @@ class Executor {
         state_(workload, machine.piece_bytes, options.move_bytes, CutsOf(workload, lifetimes, plan)),
         due_(MakeDueParts(workload, lifetimes, plan, state_)),
         metrics_(kernels_, options),
-        transfers_(workload, machine, HeadroomOf(workload, lifetimes, machine, plan), options.prefetch,
-                   place_, &state_, &metrics_),
+        transfers_(workload, machine, HeadroomOf(workload, lifetimes, machine, plan),
+                   HostHeadroomOf(workload, lifetimes, machine, plan), options.prefetch, place_, &state_,
+                   &metrics_),
         dying_(kernels_) {
     for (uint32_t t = 0; t < workload.tensors.size(); ++t) {
       if (lifetimes.last_live[t] != Lifetimes::kNoEnd) dying_[lifetimes.last_live[t]].push_back(t);

@@ -4,8 +4,9 @@
 #include <utility>
 
 namespace spillway::policy {
-Transfers::Transfers(const Workload& workload, const Machine& machine, Headroom headroom, bool prefetch,
-                     const JobPlace& place, PartState* state, ExecutionStats* metrics)
+Transfers::Transfers(const Workload& workload, const Machine& machine, Headroom headroom,
+                     std::optional<Headroom> host_headroom, bool prefetch, const JobPlace& place,
+                     PartState* state, ExecutionStats* metrics)
     : workload_(workload),
       machine_(machine),
       prefetch_(prefetch),
@@ -15,7 +16,8 @@ Transfers::Transfers(const Workload& workload, const Machine& machine, Headroom 
       metrics_(*metrics),
       queues_(machine),
       link_(DirectionsShare(machine) ? std::make_unique<SharedLink>(machine, queues_.tiers()) : nullptr),
-      headroom_(std::move(headroom)) {
+      headroom_(std::move(headroom)),
+      host_headroom_(std::move(host_headroom)) {
   planned_starts_.push_back(0);
   for (const WorkloadKernel& kernel : workload.kernels)
     planned_starts_.push_back(planned_starts_.back() + kernel.duration);
@@ -202,6 +204,8 @@ void Transfers::StartReadsOf(Queue queue) {
   if (queues_.RateNow(queue) == 0) return;
   if (place_.Waiting() && StartOwnRead(queue)) return;
   if (!waiting.empty()) StartQueuedRead(queue);
+  if (!queues_.copy(queue).active && !waiting.empty() && host_headroom_ && !queues_.IsHost(queue))
+    Promote(queue);
 }
 
 // A read that the next kernel waits for needs free memory only, no headroom.
@@ -225,6 +229,28 @@ void Transfers::StartQueuedRead(Queue queue) {
   if (!MayReadAhead(read) || !MayBegin(queue)) return;
   queues_.reads(queue).pop();
   StartMove(queue, read.part);
+}
+
+// The drive is idle, and what it would read next finds no headroom on the GPU: it comes to the host.
+void Transfers::Promote(Queue queue) {
+  const CopyQueues::Read read = queues_.reads(queue).top();
+  ExecutionPart& part = state_.parts[read.part];
+  const double rate = queues_.PromotionRate(queue);
+  if (rate == 0 || part.moving_out || read.due <= place_.started) return;
+  if (state_.used[1] + part.bytes > machine_.host_bytes ||
+      !host_headroom_->Fits(place_.Current(), read.due, part.bytes))
+    return;
+  queues_.reads(queue).pop();
+  const Nanos end = place_.now + ToTicks(static_cast<double>(part.bytes) / rate * kNanosPerSecond +
+                                         static_cast<double>(machine_.transfer_latency));
+  queues_.Begin(queue, {true, read.part, end, rate, /*promotes=*/true});
+  part.moving_in = true;
+  ++state_.tensors[part.tensor].moves_in;
+  SetToCome(&part, false);
+  state_.Take(Place::kHost, part.bytes);
+  host_headroom_->Add(place_.Current(), read.due, static_cast<int64_t>(part.bytes));
+  metrics_.Moved(place_.now, end, part.bytes, &Traffic::ssd_to_host);
+  Record(ScheduleEvent::Kind::kMove, part, Place::kSsd, Place::kHost, place_.now, end, 0, part.bytes);
 }
 
 bool Transfers::MayReadAhead(const CopyQueues::Read& read) {
@@ -308,14 +334,14 @@ void Transfers::EndRound() {
 }
 
 void Transfers::Finish() {
-  for (Queue queue = 0; link_ != nullptr && queue < queues_.size(); ++queue) {
-    if (queues_.copy(queue).active) Moved(queue, link_->Rest(queue));
+  for (Queue queue = 0; queue < queues_.size(); ++queue) {
+    if (queues_.copy(queue).active && OnLink(queue)) Moved(queue, link_->Rest(queue));
   }
 }
 
 void Transfers::EndMove(Queue queue) {
   const uint32_t p = queues_.copy(queue).part;
-  const bool host = queues_.IsHost(queue);
+  const bool host = queues_.IsHost(queue), promoted = queues_.copy(queue).promotes;
   queues_.End(queue);
   ExecutionPart& part = state_.parts[p];
   TensorState& tensor = state_.tensors[part.tensor];
@@ -328,8 +354,10 @@ void Transfers::EndMove(Queue queue) {
   }
   part.moving_in = false;
   --tensor.moves_in;
-  state_.SetValid(p, Place::kGpu);
-  if (host && !part.keep_copy) {
+  state_.SetValid(p, promoted ? Place::kHost : Place::kGpu);
+  if (promoted) return QueueRead(p);
+  // Of what was promoted, the drive still has a copy.
+  if (host && (!part.keep_copy || part.valid[2])) {
     state_.Free(p, Place::kHost);
     Record(ScheduleEvent::Kind::kDrop, part, Place::kHost, Place::kHost, place_.now, place_.now, 0,
            part.bytes);
@@ -339,7 +367,7 @@ void Transfers::EndMove(Queue queue) {
 void Transfers::EndMoves() {
   for (Queue queue = 0; queue < queues_.size(); ++queue) {
     if (!queues_.copy(queue).active || EndOf(queue) != place_.now) continue;
-    if (link_ != nullptr) {
+    if (OnLink(queue)) {
       const SharedLink::Segment segment = link_->EndSegment(queue, place_.now);
       Moved(queue, segment);
       if (!segment.ends_copy) continue;
@@ -349,7 +377,7 @@ void Transfers::EndMoves() {
 }
 
 Nanos Transfers::EndOf(Queue queue) const {
-  return link_ != nullptr ? link_->end(queue) : queues_.copy(queue).end;
+  return OnLink(queue) ? link_->end(queue) : queues_.copy(queue).end;
 }
 
 Nanos Transfers::NextEvent(Nanos latest) const {

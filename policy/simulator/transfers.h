@@ -34,10 +34,12 @@ struct JobPlace {
 
 class Transfers {
  public:
-  // The arguments outlive the object; the caller keeps `place` up to date. `headroom`: of the plan.
-  // `prefetch`: as in ExecutionOptions.
-  Transfers(const Workload& workload, const Machine& machine, Headroom headroom, bool prefetch,
-            const JobPlace& place, PartState* state, ExecutionStats* metrics);
+  // The arguments outlive the object; the caller keeps `place` up to date. `headroom`: what the plan expects
+  // on the GPU. `host_headroom`: what it expects in host memory, if it promotes. `prefetch`: as in
+  // ExecutionOptions.
+  Transfers(const Workload& workload, const Machine& machine, Headroom headroom,
+            std::optional<Headroom> host_headroom, bool prefetch, const JobPlace& place, PartState* state,
+            ExecutionStats* metrics);
 
   // Makes all of the tensor away at the start, until kernel `until` if it is ever used. It is on the SSD
   // where the host is full.
@@ -52,7 +54,10 @@ class Transfers {
   // The tensor was written or freed: its copies elsewhere are of no use any more.
   void FreeElsewhere(uint32_t tensor);
   // An iteration has ended.
-  void MoveTo(uint64_t kernel) { headroom_.MoveTo(kernel); }
+  void MoveTo(uint64_t kernel) {
+    headroom_.MoveTo(kernel);
+    if (host_headroom_) host_headroom_->MoveTo(kernel);
+  }
 
   // Start the copies that may start now, between the beginning and the end of a round.
   void BeginRound();
@@ -81,10 +86,13 @@ class Transfers {
   void StartReadsOf(Queue queue);
   bool StartOwnRead(Queue queue);
   void StartQueuedRead(Queue queue);
+  void Promote(Queue queue);
   bool MayReadAhead(const CopyQueues::Read& read);
   bool MayBegin(Queue queue);
   void StartMove(Queue queue, uint32_t part);
   void Moved(Queue queue, const SharedLink::Segment& segment);
+  // Whether SharedLink has the copy under way in the queue.
+  bool OnLink(Queue queue) const { return link_ != nullptr && !queues_.copy(queue).promotes; }
   Nanos EndOf(Queue queue) const;
   void EndMove(Queue queue);
   void Drop(uint32_t part);
@@ -106,6 +114,7 @@ class Transfers {
   CopyQueues queues_;
   const std::unique_ptr<SharedLink> link_;  // null: the directions of PCIe are independent
   Headroom headroom_;
+  std::optional<Headroom> host_headroom_;
   std::vector<Nanos> planned_starts_;  // of the kernels of one iteration, and its end
   uint64_t order_ = 0;
   Nanos wake_ = 0;  // when a read may start that was too early; 0: none

@@ -44,12 +44,14 @@ class CoarseBounds(unittest.TestCase):
     def test_vit_at_8_gib_of_host_memory_is_judged_by_what_is_possible(self):
         for kind, limit in (("coarse", 100), ("coarse-one-tier", 100)):
             own = json.loads(simulate(os.path.join(HERE, "g10", "vit-1280"), "--host-memory", "8GiB", "--bound", kind, "--json").stdout)
+            self.assertEqual(own["bound_kind"], "coarse")  # the plan promotes
             self.assertTrue(own["share_is_known"])
             self.assertAlmostEqual(100 * own["ideal_us"] / own["bound_us"], limit, delta=2)
             self.assertLess(own["bound_s"], 5)
 
     def test_at_60_percent_of_the_peak_and_4_gib_the_quick_bound_is_not(self):
-        machine = ("--gpu-memory", "36975926400", "--host-memory", "4GiB")
+        # Whole tensors: a plan that promotes is bounded by the other form.
+        machine = ("--gpu-memory", "36975926400", "--host-memory", "4GiB", "--piece", "0")
         found = {kind: json.loads(simulate(os.path.join(HERE, "g10", "vit-1280"), *machine, "--bound", kind, "--json").stdout)
                  for kind in ("quick", "coarse-one-tier")}  # fmt: skip
         self.assertFalse(found["quick"]["share_is_known"])
@@ -58,7 +60,7 @@ class CoarseBounds(unittest.TestCase):
 
 
 class PublishedTraces(unittest.TestCase):
-    def check(self, name, host, least, piece="2MiB", piece_bytes=2 * 2**20):
+    def check(self, name, host, least, piece="2MiB", piece_bytes=2 * 2**20, promotes=False):
         folder = os.path.join(HERE, "g10", name)
         with tempfile.TemporaryDirectory() as scratch:
             path = os.path.join(scratch, "schedule.csv")
@@ -73,6 +75,7 @@ class PublishedTraces(unittest.TestCase):
         self.assertGreaterEqual(result["percent_of_ideal"], least)
         self.assertAlmostEqual(own["iteration_us"] / result["iteration_us"], 1, delta=0.001)
         self.assertLessEqual(own["percent_of_bound"], 100.0001)
+        self.assertEqual(own["ssd_to_host_bytes"] > 0, promotes)
         self.assertLessEqual(own["peak_gpu_bytes"], 40 * GIB)
         if own["bound_us"] > own["ideal_us"] * 1.0001:
             return
@@ -87,6 +90,10 @@ class PublishedTraces(unittest.TestCase):
     def test_vit(self):
         self.check("vit-1280", 128 * GIB, 99.8)
         self.check("vit-1280", 0, 57.8)
+
+    def test_promotions(self):
+        self.check("vit-1280", 8 * GIB, 99.3, promotes=True)
+        self.check("vit-1280", 4 * GIB, 73.1, promotes=True)
 
     def test_resnet(self):
         self.check("resnet152-1280", 128 * GIB, 99.6)

@@ -27,9 +27,10 @@ std::string ReportText(const SimulateResult& result) {
       result.bound_kind, Seconds(run.iteration), Seconds(run.ideal), Seconds(result.bound));
   absl::StrAppendFormat(
       &text,
-      "moved per iteration, GiB: host to GPU %.2f, GPU to host %.2f, SSD to GPU %.2f, GPU to SSD %.2f\n",
+      "moved per iteration, GiB: host to GPU %.2f, GPU to host %.2f, SSD to GPU %.2f, GPU to SSD %.2f, "
+      "SSD to host %.2f\n",
       traffic.host_to_gpu / kGiB, traffic.gpu_to_host / kGiB, traffic.ssd_to_gpu / kGiB,
-      traffic.gpu_to_ssd / kGiB);
+      traffic.gpu_to_ssd / kGiB, traffic.ssd_to_host / kGiB);
   absl::StrAppendFormat(
       &text,
       "stalls per iteration, s: for bytes %.3f (from the SSD %.3f), for memory %.3f (while the SSD "
@@ -70,6 +71,7 @@ nlohmann::json ResultJson(const SimulateResult& result) {
       {"gpu_to_host_bytes", run.traffic.gpu_to_host},
       {"ssd_to_gpu_bytes", run.traffic.ssd_to_gpu},
       {"gpu_to_ssd_bytes", run.traffic.gpu_to_ssd},
+      {"ssd_to_host_bytes", run.traffic.ssd_to_host},
       {"stall_us", Micros(run.iteration - run.ideal)},
       {"read_wait_us", Micros(run.read_wait)},
       {"memory_wait_us", Micros(run.memory_wait)},

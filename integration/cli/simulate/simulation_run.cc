@@ -179,8 +179,8 @@ absl::Status FindBound(const SimulateOptions& options, const policy::Workload& w
 }
 
 // Finds the coarse bound. The search is limited by the time that `plan` takes if kernels last what they
-// should. A tensor that is evicted in need may change its tier and be written twice, so a run that did this
-// is bounded by all plans, not by those that keep a tier.
+// should. A tensor that is evicted in need may change its tier and be written twice, and a plan may promote, so
+// such a run is bounded by all plans, not by those that keep a tier.
 absl::Status FindCoarse(const SimulateOptions& options, const policy::Workload& workload,
                         const policy::Lifetimes& lifetimes, const policy::Machine& machine,
                         const policy::TransferPlan& plan, SimulateResult* result) {
@@ -194,7 +194,7 @@ absl::Status FindCoarse(const SimulateOptions& options, const policy::Workload& 
     coarse.known = run->iteration;
     in_need += run->evictions_in_need;
   }
-  const bool one_tier = IsOfOneTier(options) && in_need == 0;
+  const bool one_tier = IsOfOneTier(options) && in_need == 0 && !plan.promotes;
   coarse.form = one_tier ? policy::LpForm::kKeepTier : policy::LpForm::kAnyPlan;
   result->bound_kind = one_tier ? "coarse-one-tier" : "coarse";
   coarse.known = std::max(coarse.known, workload.IdealTime());

@@ -40,6 +40,29 @@ TEST(PlanSearchTest, ReachesTheLimitsOfThePublishedTraces) {
   }
 }
 
+// Plans that promote are tried if there are two tiers and pieces; whole tensors stand for the run time, which
+// does not.
+TEST(PlanSearchTest, PromotesWhereThatIsFaster) {
+  const Workload workload = G10Workload("vit-1280");
+  for (const Case& it : {Case{"vit-1280", 8ull << 30, 99}, Case{"vit-1280", 4ull << 30, 73}}) {
+    TransferPlan plan;
+    Machine machine = G10Machine(it.host);
+    const Execution run = Planned(workload, machine, &plan);
+    EXPECT_TRUE(plan.promotes);
+    EXPECT_GT(run.traffic.ssd_to_host, 0);
+    EXPECT_LE(run.peak_host_bytes, it.host);
+    EXPECT_GE(run.PercentOfIdeal(), it.least);
+    plan.promotes = false;
+    const auto without =
+        Execute(workload, FindLifetimes(workload, PlanSearch::LeastBytes(machine)), machine, plan, {});
+    ASSERT_TRUE(without.ok());
+    EXPECT_GT(without->iteration, run.iteration);
+    machine.piece_bytes = 0;
+    Planned(workload, machine, &plan);
+    EXPECT_FALSE(plan.promotes);
+  }
+}
+
 TEST(PlanSearchTest, SameInputSamePlan) {
   const Workload workload = G10Workload("resnet152-1280");
   TransferPlan first, second;

@@ -57,6 +57,20 @@ TEST(CopyQueuesTest, TheLinkIsShared) {
   EXPECT_NE(queues.RateNow(queues.Back(out)), 0);
 }
 
+TEST(CopyQueuesTest, PromotionsTakeNoneOfTheLink) {
+  Machine machine = WithDrives(PlainMachine(1, 1), {{0.6e9, 0.5e9}, {0.2e9, 0.2e9}});
+  CopyQueues queues(machine);
+  const CopyQueues::Queue out = CopyQueues::DriveOut(0), in = queues.Back(out);
+  EXPECT_EQ(queues.PromotionRate(in), 0.6e9);
+  queues.Begin(in, {true, 3, 10, 0.6e9, /*promotes=*/true});
+  EXPECT_EQ(queues.RateNow(queues.HostIn()), 1e9);
+  machine.ssd_shared = true;
+  EXPECT_EQ(queues.RateNow(out), 0);
+  queues.End(in);
+  queues.Begin(out, {true, 3, 10, 0.5e9});
+  EXPECT_EQ(queues.PromotionRate(in), 0);
+}
+
 TEST(CopyQueuesTest, TheMostUrgentGoesFirstAndThenWhoCameFirst) {
   const Machine machine = PlainMachine(1, 1);
   CopyQueues queues(machine);

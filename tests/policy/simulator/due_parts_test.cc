@@ -27,6 +27,18 @@ TEST(DuePartsTest, TriggersByKernel) {
   EXPECT_TRUE(due.away_at_start.empty());
 }
 
+TEST(ExpectedHostBytesTest, CountsWhatGoesThere) {
+  const Workload workload = MountainWorkload();
+  const Lifetimes lifetimes = FindLifetimes(workload);
+  const auto bytes = [&](PlanTier tier) {
+    return ExpectedHostBytes(workload, lifetimes, 10 * kMega, HalfAway(tier));
+  };
+  const int64_t half = 50 * kMega;
+  EXPECT_THAT(bytes(PlanTier::kHost),
+              testing::ElementsAre(0, 0, 0, 0, half, half, half, half, half, half, half, 0));
+  EXPECT_THAT(bytes(PlanTier::kDisk), testing::Each(0));
+}
+
 // 100 MB over kernels 0 to 11 and 100 more at 5 and 6, of which 50 are away from 4 to 10.
 TEST(ExpectedBytesTest, WhatIsAwayIsNotThere) {
   const Workload workload = MountainWorkload();

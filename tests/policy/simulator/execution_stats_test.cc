@@ -15,6 +15,7 @@ TEST(ExecutionStatsTest, MeansOfTheLastTwoIterations) {
   metrics.Happened({});
   metrics.Moved(0, 20, 100, /*out=*/true, /*host=*/true);  // half of it is measured
   metrics.Moved(10, 20, 60, /*out=*/false, /*host=*/false);
+  metrics.Moved(20, 70, 50, &Traffic::ssd_to_host);  // 40 of them
   metrics.Waited(0, 5, {});
   metrics.Waited(2, 6, {.arriving = true, .reading = true, .writing = true});
   metrics.Waited(5, 8, {.arriving = false, .reading = true, .writing = true});
@@ -25,6 +26,7 @@ TEST(ExecutionStatsTest, MeansOfTheLastTwoIterations) {
   EXPECT_EQ(run.ideal, 15);
   EXPECT_DOUBLE_EQ(run.traffic.gpu_to_host, 25);
   EXPECT_DOUBLE_EQ(run.traffic.ssd_to_gpu, 30);
+  EXPECT_DOUBLE_EQ(run.traffic.ssd_to_host, 20);
   EXPECT_EQ(run.read_waits, (std::vector<Nanos>{6, 0}));
   EXPECT_EQ(run.read_wait, 3);
   EXPECT_EQ(run.ssd_read_wait, 3);

@@ -106,6 +106,48 @@ TEST(ExecuteTest, AFullHostSendsAPlannedCopyToTheSsd) {
   EXPECT_LE(run.peak_host_bytes, 30 * kMega);
 }
 
+// The GPU has headroom for the 50 MB from 140 ms on; the drive needs 200 ms for them, and kernel 11 is due at
+// 220.
+TEST(ExecuteTest, WhatWaitsForHeadroomComesToHostMemoryMeanwhile) {
+  ExecutionOptions options;
+  options.record = true;
+  Machine machine = PieceMachine(150 * kMega, 100 * kMega);
+  machine.ssd_read = 0.25e9;
+  TransferPlan plan = HalfAway(PlanTier::kDisk);
+  Execution run = Executed(MountainWorkload(20 * kMilli), machine, plan, options);
+  EXPECT_THAT(Log(run), ElementsAre("out 20-70", "drop 70", "in 140-340"));
+  EXPECT_EQ(run.iteration, 360 * kMilli);
+  plan.promotes = true;
+  run = Executed(MountainWorkload(20 * kMilli), machine, plan, options);
+  EXPECT_THAT(Log(run), ElementsAre("out 20-70", "drop 70", "in 70-270", "in 270-320", "forget 320"));
+  EXPECT_EQ(run.iteration, 340 * kMilli);
+  EXPECT_EQ(run.peak_host_bytes, 50 * kMega);
+  EXPECT_DOUBLE_EQ(run.traffic.ssd_to_host, 50e6);
+  EXPECT_DOUBLE_EQ(run.traffic.host_to_gpu, 50e6);
+  EXPECT_DOUBLE_EQ(run.traffic.ssd_to_gpu, 0);
+  // Host memory that does not hold them does not help.
+  machine.host_bytes = 40 * kMega;
+  EXPECT_EQ(Executed(MountainWorkload(20 * kMilli), machine, plan).iteration, 360 * kMilli);
+}
+
+// Tensors 0 and 1, of 50 MB each, are away meanwhile; the plan needs host memory for tensor 1 from kernel 2 on.
+TEST(ExecuteTest, HostMemoryThatThePlanNeedsIsLeftAlone) {
+  Workload workload;
+  workload.tensors = {{50 * kMega, false}, {50 * kMega, false}};
+  for (int k = 0; k < 6; ++k) workload.kernels.push_back({"k", 60 * kMilli, {}, {}, 0});
+  workload.kernels[0].outputs = workload.kernels[5].inputs = {0};
+  workload.kernels[1].outputs = workload.kernels[4].inputs = {1};
+  workload.kernels[3].workspace_bytes = 100 * kMega;
+  TransferPlan plan;
+  plan.promotes = true;
+  plan.evictions = {{0, 0, 1, 2, PlanTier::kDisk}, {1, 0, 1, 3, PlanTier::kHost}};
+  for (const Bytes host : {50 * kMega, 100 * kMega}) {
+    const Execution run = Executed(workload, PlainMachine(100 * kMega, host), plan);
+    EXPECT_DOUBLE_EQ(run.traffic.ssd_to_host, host == 50 * kMega ? 0 : 50e6) << host;
+    EXPECT_EQ(run.peak_host_bytes, host);
+  }
+}
+
 TEST(ExecuteTest, SaysWhichKernelCannotFit) {
   const Workload workload = MountainWorkload();
   const auto run = Execute(workload, FindLifetimes(workload), PieceMachine(90 * kMega, 0), {}, {});

@@ -15,7 +15,7 @@ from simulate_helpers import MIB, PROGRAM, layered, result_of, simulate, without
 KEYS = {
     "policy", "kernels", "tensors", "percent_of_ideal", "percent_of_bound", "share_is_known", "iteration_us", "ideal_us", "bound_kind",
     "bound_us", "bound_s", "quick_bound_us", "host_to_gpu_bytes", "gpu_to_host_bytes", "ssd_to_gpu_bytes",
-    "gpu_to_ssd_bytes", "stall_us", "read_wait_us", "memory_wait_us", "ssd_read_wait_us", "ssd_memory_wait_us",
+    "gpu_to_ssd_bytes", "ssd_to_host_bytes", "stall_us", "read_wait_us", "memory_wait_us", "ssd_read_wait_us", "ssd_memory_wait_us",
     "peak_gpu_bytes", "peak_host_bytes", "peak_live_bytes", "evictions_in_need", "plan_first_s", "plan_best_s",
     "plan_trials", "options",
 }  # fmt: skip

@@ -176,7 +176,7 @@ TEST(TrainingIterationTest, SaysWhatItDoesNotAccept) {
   options = Small();
   options.adapters.rank = 1 << 16;
   options.batch.sequences = 1 << 20;
-  EXPECT_THAT(ErrorOf(options), HasSubstr("--batch=1048576 with --sequence=256 and --lora=65536 is not"));
+  EXPECT_THAT(ErrorOf(options), HasSubstr("--batch=1048576 with --sequence=256 and --lora=65536 is invalid"));
   options = Small();
   options.shape.positions = 128;
   EXPECT_THAT(ErrorOf(options), HasSubstr("up to 128, the model's learned positions"));

@@ -252,16 +252,15 @@ uint64_t SpillStore::Impl::GrowthForNeedLocked(const Directory& directory) const
   return SlotsUp(std::max(left_over, std::min(missing, up_to_share(directory))));
 }
 
-// A directory that has far less than an even part of the free slots grows as well: slots would have to go to
-// the others, whose drives may be slower.
+// All directories together keep so much ahead, and so does each by itself: without free slots of its own, its
+// slots would have to go to the others, whose drives may be slower.
 uint64_t SpillStore::Impl::GrowthAheadLocked(const Directory& directory) const {
   if (NeededLocked() == 0) return 0;
   const uint64_t ahead = AheadOf(directory);
   const uint64_t spare = SpareLocked() / ActiveLocked();
   if (spare < ahead / 2) return WholeSlots(ahead - spare);
-  const uint64_t even = std::min(ahead, UsableFreeSlots() * kSlotBytes / ActiveLocked());
   const uint64_t free = FreeBytesLocked(directory);
-  return free < even / 2 ? WholeSlots(even - free) : 0;
+  return free < ahead / 2 ? WholeSlots(ahead - free) : 0;
 }
 
 uint64_t SpillStore::Impl::FreeBytesLocked(const Directory& directory) const {

@@ -32,13 +32,14 @@ class Refusals {
   void RecordCall(const absl::Status& why);
 
   // Text of this thread's last refusal; "" when there was none since Forget. The text does not begin with
-  // "Spillway:", which its readers add. It is valid until the thread's next refusal, and at most kMaxTextBytes -
+  // "Spillway:", which its readers add. It is valid until the thread's next refusal. At most kMaxTextBytes -
   // 1 bytes of it are kept.
   static constexpr size_t kMaxTextBytes = 2048;
   const char* OfThisThread() const;
   // Drops this thread's last refusal, since a new call begins.
   void Forget();
-  // True once for each RecordCall of this thread without a later Note or Forget. OfThisThread keeps its text.
+  // True once for each RecordCall of this thread without a later Record or Forget. OfThisThread keeps its
+  // text.
   bool TakeCall();
 
   // Text of the latest refusal of any thread; "" when there was none.

@@ -89,7 +89,6 @@ class AddressMap {
   AddressMap(uint64_t base, bool at_hint, int devices, uint64_t bytes_per_device, int chunk_shift);
   void CollectNeighbors(uint64_t chunk, AccessSet* set) const;
 
-  mutable std::atomic<uint64_t> unmatched_{0};
   const uint64_t base_;
   const bool at_hint_;
   const uint64_t bytes_per_device_;
@@ -100,6 +99,8 @@ class AddressMap {
   // the acquire loads of the look-ups: a thread that reads an id also sees the block that was filled in
   // before.
   os::Atomic<uint32_t>* pages_;  // anonymous zero pages, touched only where blocks are
+  // In a cache line of its own, since launches read the members above.
+  alignas(64) mutable std::atomic<uint64_t> unmatched_{0};
 };
 
 }  // namespace spillway::allocator

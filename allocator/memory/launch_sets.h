@@ -73,7 +73,7 @@ class LaunchSets {
   void FindLargest();
 
   std::array<Set, kSets> sets_;
-  std::vector<uint64_t> bits_;  // by BlockId::index; grows as Note meets larger indices
+  std::vector<uint64_t> bits_;  // by BlockId::index; grows as Record meets larger indices
   uint64_t peak_ = 0;
   std::atomic<uint64_t> largest_{0};  // a hint for launching threads: pairs with nothing
 };

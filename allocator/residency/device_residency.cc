@@ -245,8 +245,11 @@ void DeviceResidency::RecordPointerBlockUsesLocked(const TableLock& lock, Block*
 // ---- Streams, capture, external memory.
 
 void DeviceResidency::RecordOverlap(StreamRef stream) {
+  if (core_->closed.load() || launches_->IsCapturing(stream)) return;
+  const StreamIndex index = core_->clock.Find(stream);
+  if (index == kNoStream) return;
   ++core_->counters.overlapping_launches;
-  core_->clock.RecordOverlap(core_->clock.Find(stream));
+  core_->clock.RecordOverlap(index);
 }
 
 void DeviceResidency::OnStreamDestroy(CUstream stream) {

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/state/pause.h"
+#include "allocator/residency/state/planned_uses.h"
 #include "allocator/residency/transfer/soft_blocks.h"
 
 namespace spillway::allocator {
@@ -27,7 +28,6 @@ class ClaimQueue;
 class CleanCopies;
 class Evictor;
 class Faulter;
-class PlannedUses;
 
 class Pauser {
  public:

@@ -83,7 +83,9 @@ class Residency {
 
   // Records that the launch that comes next on `stream` may begin before the one ahead of it has ended
   // (programmatic dependent launch). From then on fewer events are recorded on the stream, since one between
-  // two such launches keeps them apart. Lock-free. Any thread.
+  // two such launches keeps them apart. Does nothing while the stream is captured: a graph has no
+  // events of ours. The context must be current. Lock-free, except for a stream that was never named before.
+  // Any thread.
   virtual void RecordOverlap(StreamRef stream) = 0;
 
   // Adds long-term pins: makes the set resident and keeps each of its blocks resident until it is freed, or

@@ -143,7 +143,7 @@ JobFacts JobProfile::Learnt() {
   return {before_.key, rates_, directories_, MergedWrites(std::move(writes), before_.writes)};
 }
 
-// Those of this run come first. A directory that this run has not used keeps its place and its speed.
+// Those of this run come first. The others keep their order and their speeds.
 void JobProfile::LearnSpeeds(std::span<const io::DirectoryStats> directories) {
   for (const io::DirectoryStats& now : directories) {
     const uint64_t number = DrivesNumber({now.path});
@@ -155,6 +155,10 @@ void JobProfile::LearnSpeeds(std::span<const io::DirectoryStats> directories) {
     KeepRate(now.speed.read, &known->speed.read);
     KeepRate(now.speed.write, &known->speed.write);
   }
+  std::ranges::stable_partition(directories_, [&](const DirectorySpeed& known) {
+    return std::ranges::any_of(directories,
+                               [&](const auto& now) { return DrivesNumber({now.path}) == known.directory; });
+  });
 }
 
 void JobProfile::Keep(uint64_t spilled_bytes, std::span<const io::DirectoryStats> directories) {

@@ -16,8 +16,9 @@ namespace spillway::integration {
 // CUfunction or a CUkernel. Both `params` and `extra` are scanned; the driver judges a call that gives both.
 void CollectKernel(AccessSetBuilder* builder, void* function, void* const* params, void* const* extra);
 
-// Records with each device whose blocks are in the set that the launch may begin before the one ahead of it on
-// the stream has ended. A default stream counts as that of the device.
+// Records with each device whose blocks are in the set that the launch may begin before the one ahead of it
+// on the stream has ended. A default stream counts as that of the device. Lock-free, except for a stream's
+// first.
 void RecordOverlap(AccessSetBuilder* builder, CUstream stream);
 
 // Reads the launches of kernels, in each form of the driver's calls.

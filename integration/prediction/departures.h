@@ -45,7 +45,7 @@ class Departures {
   void Expect(policy::LaunchIndex start, std::vector<uint64_t> signatures, Plan hints);
   // Departs as if the next launch had been another; no launch is expected then.
   void Depart();
-  // No launch has been expected yet, for KeepsTo.
+  // From here on KeepsTo counts as if no launch had been expected yet.
   void Forget() { last_ = nullptr; }
   // Whether the job still keeps to what was expected last.
   bool KeepsTo() const { return last_ != nullptr && expected_.load() == last_; }

@@ -22,6 +22,7 @@ void JobFollower::TakeSizesAndMarks(TraceRecorder* recorder) {
   recorder->TakeAllocations(&allocations);
   for (const policy::BlockEvent& event : allocations) {
     sizes_[event.block] = event.bytes;
+    latest_copied_[event.block] = event.copied_bytes;
     policy::Bytes& copied = copied_.try_emplace(event.block, event.copied_bytes).first->second;
     copied = std::min(copied, event.copied_bytes);
   }

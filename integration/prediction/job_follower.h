@@ -32,9 +32,10 @@ class JobFollower {
 
   const policy::Trace& trace() const { return trace_; }
   const policy::SequenceTracker& tracker() const { return tracker_; }
-  // The size of each block, and the least that a move of it has copied, over all tensors that it was given
-  // to.
+  // The size of each block; what a move of it copies, by the latest tensor that it was given to; and the
+  // least of that over all such tensors.
   const policy::BlockSizes& sizes() const { return sizes_; }
+  const policy::BlockSizes& latest_copied() const { return latest_copied_; }
   const policy::BlockSizes& copied() const { return copied_; }
   uint64_t marks() const { return marks_taken_; }  // iterations that the job marked
   std::optional<policy::LaunchIndex> last_mark() const { return last_mark_; }
@@ -54,7 +55,7 @@ class JobFollower {
   policy::Trace trace_;
   policy::SequenceTracker tracker_;
   policy::LaunchIndex shown_ = 0;  // to the tracker
-  policy::BlockSizes sizes_, copied_;
+  policy::BlockSizes sizes_, latest_copied_, copied_;
   std::deque<policy::LaunchIndex> marks_;
   std::optional<policy::LaunchIndex> last_mark_;
   uint64_t marks_taken_ = 0;

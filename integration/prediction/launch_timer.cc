@@ -71,7 +71,7 @@ bool LaunchTimer::RecordStart(const StreamRef& stream) {
 
 // Takes the report of launch `index`: begins the next sample when it is time, or learns which launch is being
 // sampled.
-void LaunchTimer::Record(LaunchIndex index) {
+void LaunchTimer::RecordLaunch(LaunchIndex index) {
   const Phase phase = phase_.load(std::memory_order_acquire);
   if (phase == Phase::kIdle && Take(phase)) {
     Settle(index);

@@ -44,7 +44,7 @@ class LaunchTimer {
   void OnEnter(const allocator::StreamRef& stream);
   void OnReady(const allocator::StreamRef& stream);
   void OnLaunch(policy::LaunchIndex index) {
-    if (__builtin_expect(index + 1 >= next_.load(std::memory_order_relaxed), 0)) Record(index);
+    if (__builtin_expect(index + 1 >= next_.load(std::memory_order_relaxed), 0)) RecordLaunch(index);
   }
   void OnInterrupt() { interruptions_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -95,7 +95,7 @@ class LaunchTimer {
 
   bool Take(Phase from) { return phase_.compare_exchange_strong(from, Phase::kBusy); }
   bool StartedHere() const;
-  void Record(policy::LaunchIndex index);
+  void RecordLaunch(policy::LaunchIndex index);
   bool RecordStart(const allocator::StreamRef& stream);
   bool MayEndOn(const allocator::StreamRef& stream) const;
   void Finish(Outcome outcome);
@@ -122,7 +122,8 @@ class LaunchTimer {
   const LaunchTimerOptions options_;
   std::atomic<bool>* const wants_marks_;
 
-  // The first launch for which OnLaunch must call Note: 0 while a sample is open, kNever if none is chosen.
+  // The first launch for which OnLaunch must call RecordLaunch: 0 while a sample is open, kNever if none is
+  // chosen.
   std::atomic<policy::LaunchIndex> next_{policy::kNever};
   std::atomic<Phase> phase_{Phase::kIdle};
   std::atomic<const void*> thread_{nullptr};  // that recorded the first event; used in kStarted alone

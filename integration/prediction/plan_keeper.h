@@ -72,7 +72,7 @@ class PlanKeeper {
 
  private:
   policy::RuntimeMachine MachineNow(const allocator::Residency* residency) {
-    return machine_.Now(residency, job_.sequence(), job_.iteration(), job_.sizes(), job_.copied());
+    return machine_.Now(residency, job_.sequence(), job_.iteration(), job_.sizes(), job_.latest_copied());
   }
   LearntFacts Facts();
   SequencePlan* PlanNow();

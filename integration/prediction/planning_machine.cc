@@ -57,8 +57,8 @@ policy::RuntimeMachine PlanningMachine::Now(const allocator::Residency* residenc
 
 double PlanningMachine::ChunksToCopied(policy::SequenceId id, const policy::Trace& sequence,
                                        const policy::BlockSizes& sizes, const policy::BlockSizes& copied) {
-  if (id != policy::kNoSequence && id == rounded_) return chunks_to_copied_;
-  rounded_ = id;
+  if (id != policy::kNoSequence && id == sized_) return chunks_to_copied_;
+  sized_ = id;
   std::unordered_set<policy::TraceBlock> blocks;
   for (policy::LaunchIndex i = sequence.begin(); i < sequence.end(); ++i)
     blocks.insert(sequence.at(i).blocks.begin(), sequence.at(i).blocks.end());
@@ -75,9 +75,9 @@ double PlanningMachine::ChunksToCopied(policy::SequenceId id, const policy::Trac
 uint64_t PlanningMachine::PinnedBeside(const allocator::Residency& residency, uint64_t pinned_bytes,
                                        policy::SequenceId id, const policy::Trace& sequence) {
   if (pinned_bytes == 0) return pinned_bytes_ = 0;
-  if (pinned_bytes == pinned_bytes_ && id == sequence_) return beside_bytes_;
+  if (pinned_bytes == pinned_bytes_ && id == searched_) return beside_bytes_;
   pinned_bytes_ = pinned_bytes;
-  sequence_ = id;
+  searched_ = id;
   std::unordered_map<policy::TraceBlock, uint64_t> pinned;
   for (const allocator::BlockBytes& block : residency.PinnedBlocks())
     pinned[TraceBlockOf(block.id)] = block.bytes;

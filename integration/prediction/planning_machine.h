@@ -1,8 +1,8 @@
 // PlanningMachine: the machine that plans are made for while the job runs, as far as it is known by now:
 // memory, rates, and the memory that plans cannot use. Blocks with a long-term pin that no launch of the
 // iteration names stay on the GPU whatever a plan says, so their memory does not count as the machine's.
-// Plans move blocks in whole chunks, of which the job has not asked for all, and the rest is not copied: the
-// rates are those at which whole chunks move. The predictor calls it on its thread; no call fails.
+// Plans move blocks in whole chunks, but a move copies only the bytes that the job has asked for. The rates
+// are those at which whole chunks move. The predictor calls it on its thread; no call fails.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_PLANNING_MACHINE_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_PLANNING_MACHINE_H_
@@ -33,7 +33,7 @@ class PlanningMachine {
 
   // Returns the machine for `sequence`, which is number `id`. Walks the sequence only if it or the pinned
   // bytes have changed. `residency` may be null. `sizes`, `copied`: of each block in whole chunks, and what a
-  // move of it copies.
+  // move of it copies by the latest tensor that it was given to.
   policy::RuntimeMachine Now(const allocator::Residency* residency, policy::SequenceId id,
                              const policy::Trace& sequence, const policy::BlockSizes& sizes,
                              const policy::BlockSizes& copied);
@@ -50,10 +50,10 @@ class PlanningMachine {
   const bool has_disk_;
   const KnownRates known_;
   // The inputs and results of the last walks.
-  policy::SequenceId rounded_ = policy::kNoSequence;
+  policy::SequenceId sized_ = policy::kNoSequence;  // of ChunksToCopied
   double chunks_to_copied_ = 1;
   uint64_t pinned_bytes_ = 0;
-  policy::SequenceId sequence_ = policy::kNoSequence;
+  policy::SequenceId searched_ = policy::kNoSequence;  // of PinnedBeside, with pinned_bytes_
   uint64_t beside_bytes_ = 0;
 };
 

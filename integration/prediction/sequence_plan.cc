@@ -145,7 +145,7 @@ FollowedIterations::Iteration* FollowedIterations::Of(uint32_t launches) {
 
 void FollowedIterations::Record(const policy::Trace& trace, uint32_t iteration_launches,
                                 std::optional<policy::LaunchIndex> last_mark) {
-  const policy::LaunchIndex before = std::exchange(noted_to_, trace.end());
+  const policy::LaunchIndex before = std::exchange(recorded_to_, trace.end());
   if (iteration_launches == 0 || iteration_launches != iteration_launches_) copied_at_ = 0;
   iteration_launches_ = iteration_launches;
   if (iteration_launches == 0) return;

@@ -113,9 +113,9 @@ class FollowedIterations {
   static bool Repeats(const policy::Trace& trace, uint32_t launches);
 
   std::vector<Iteration> iterations_;
-  uint32_t iteration_launches_ = 0;   // as Note was given it last
-  policy::LaunchIndex noted_to_ = 0;  // end of the trace then
-  uint64_t copied_at_ = 0;            // `followed` of the present iteration when its trace was copied last
+  uint32_t iteration_launches_ = 0;      // as Record was given it last
+  policy::LaunchIndex recorded_to_ = 0;  // end of the trace then
+  uint64_t copied_at_ = 0;               // `followed` of the present iteration when its trace was copied last
 };
 
 }  // namespace spillway::integration

@@ -33,7 +33,7 @@ void IterationMeter::Sample(double seconds, uint32_t iteration_launches, uint64_
   if (count >= 3 && samples_[count - 1].seconds - samples_[count - 2].seconds < kShortestSeconds)
     samples_.pop_back();
   samples_.push_back({seconds, stats});
-  if (samples_.size() <= kMaxScans) return;
+  if (samples_.size() <= kMaxSamples) return;
   std::vector<At> thinned;
   for (size_t i = 0; i < samples_.size(); ++i) {
     if (i % 2 == 0 || i + 1 == samples_.size()) thinned.push_back(samples_[i]);

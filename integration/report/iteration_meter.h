@@ -36,7 +36,7 @@ class IterationMeter {
   // Fewer iterations show little, since a sample comes anywhere in an iteration.
   static constexpr double kFewestIterations = 3;
   static constexpr double kShortestSeconds = 1;  // between two samples that are kept
-  static constexpr size_t kMaxScans = 128;       // beyond it every second one is dropped
+  static constexpr size_t kMaxSamples = 128;     // beyond it every second one is dropped
 
   // Takes the metrics of this moment. `seconds` never falls. `iteration_launches`: launches of the iteration
   // that repeats now, 0 for none. `departures` grows whenever the job did something else; a new stretch

@@ -2,7 +2,7 @@
 // entered wherever a thread of the job, or work for which such a thread waits, cannot go on until something
 // else happens. A long wait is reported by a line of the log: after 10 s, after 60 s and then every 5
 // minutes. Idle sleeps of our own threads are not entered. The engine makes one list for the process; its
-// reporter calls Look and reads the figures. A wait fails only at the user's limit (SPILLWAY_WAIT_LIMIT), by
+// reporter calls Scan and reads the metrics. A wait fails only at the user's limit (SPILLWAY_WAIT_LIMIT), by
 // Wait::Check.
 
 #ifndef SPILLWAY_IO_OS_WAIT_H_

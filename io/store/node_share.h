@@ -39,7 +39,7 @@ class NodeShare {
   NodeShare(const NodeShare&) = delete;
   NodeShare& operator=(const NodeShare&) = delete;
 
-  // Reads the locks of the other processes. The methods below use the result of the last Look.
+  // Reads the locks of the other processes. The methods below use the result of the last Scan.
   void Scan();
   // The most that this process may have of `total_bytes` now.
   uint64_t MostToTake(uint64_t total_bytes) const;
@@ -50,7 +50,7 @@ class NodeShare {
 
   // Registers that this process has `bytes` from now on. More than before is registered only if all processes
   // together then have no more than `total_bytes`; otherwise returns false and changes nothing. Call it
-  // before more is taken, and after some was given back. Looks at the other processes.
+  // before more is taken, and after some was given back. Scans the other processes.
   bool Register(uint64_t bytes, uint64_t total_bytes);
   uint64_t taken() const { return taken_; }
 

@@ -1,7 +1,7 @@
 // SpeedMeter: the speed of a drive in one direction, over the time in which it has requests. Idle time does
-// not count, so the value outlives idle times. A guess answers until something is measured. TransferQueue keeps
-// one meter for each direction; SpillStore asks them when it gives out slots. One thread begins and ends
-// requests; any thread guesses and asks. Nothing can fail.
+// not count, so the value outlives idle times. A guess answers until something is measured. TransferQueue
+// keeps one meter for each direction; SpillStore asks them when it gives out slots. One thread begins and
+// ends requests; any thread guesses and asks. Nothing can fail.
 
 #ifndef SPILLWAY_IO_STORE_SPEED_METER_H_
 #define SPILLWAY_IO_STORE_SPEED_METER_H_
@@ -40,8 +40,8 @@ class SpeedMeter {
     known_bytes_.store(bytes_);
   }
 
-  // Bytes a second; 0 when neither known nor guessed yet. Requests in flight count with their time and without their bytes,
-  // so a drive that stands still becomes slower with each question.
+  // Bytes a second; 0 when neither known nor guessed yet. Requests in flight count with their time and
+  // without their bytes, so a drive that stands still becomes slower with each question.
   double BytesPerSecond(int64_t now) const {
     uint64_t bytes = known_bytes_.load();
     const int64_t last = last_event_.load();

@@ -161,8 +161,7 @@ int64_t SpillStore::Impl::NextTurnLocked(const Directory& directory) const {
   const int64_t now = options_.clock->NowNanos();
   if (capacity_.load() < WantedLocked())
     return now + (demands_.empty() ? kScanIntervalAsked : kScanIntervalWanted);
-  if (SpareLocked() / ActiveLocked() < AheadOf(directory) / 2 || GrowthAheadLocked(directory) != 0)
-    return now + kGrowthPause;
+  if (SpareLocked() / ActiveLocked() < AheadOf(directory) / 2) return now + kGrowthPause;
   if (directory.surplus_since != 0) return now + kSurplusCheckInterval;
   return now + (owner_ != nullptr ? kSurplusScanInterval : kNever);
 }

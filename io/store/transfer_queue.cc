@@ -179,7 +179,7 @@ void TransferQueue::StartFlight(size_t place, std::shared_ptr<Transfer> transfer
   ++transfer->in_flight;
   speeds_[static_cast<size_t>(transfer->op)].Begin(now);
   if (options_.write_budget != nullptr && transfer->op == IoOp::kWrite)
-    options_.write_budget->Record(flight.length);
+    options_.write_budget->CountWritten(flight.length);
   flight.transfer = std::move(transfer);
   AddToBatch(&flight);
 }

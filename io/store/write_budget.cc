@@ -61,7 +61,7 @@ uint64_t WriteBudget::StillUsed(const State& state, int64_t now) const {
 }
 
 uint64_t WriteBudget::UsedLocked(int64_t now) const {
-  return StillUsed(state_, now) + noted_.load(std::memory_order_relaxed);
+  return StillUsed(state_, now) + unrecorded_.load(std::memory_order_relaxed);
 }
 
 bool WriteBudget::spent() const {
@@ -100,9 +100,9 @@ absl::Status WriteBudget::Record() {
   uint64_t unrecorded;
   {
     const os::MutexLock lock(&mu_);
-    const uint64_t noted = noted_.exchange(0, std::memory_order_relaxed);
-    state_ = {StillUsed(state_, now) + noted, now};
-    unrecorded = unrecorded_bytes_ += noted;
+    const uint64_t counted = unrecorded_.exchange(0, std::memory_order_relaxed);
+    state_ = {StillUsed(state_, now) + counted, now};
+    unrecorded = unrecorded_bytes_ += counted;
   }
   if (options_.path.empty()) return absl::OkStatus();
   State of_all;

@@ -6,8 +6,8 @@
 //
 // The record is a file, so that the budget lasts over runs and covers the ranks of a job. It contains the
 // number of bytes in use and the time of that number, in values that do not depend on a process's own budget.
-// Each process adds its own bytes under a lock. Any thread may call Note and the const methods; one thread at
-// a time calls Record.
+// Each process adds its own bytes under a lock. Any thread may call CountWritten and the const methods; one
+// thread at a time calls Record.
 
 #ifndef SPILLWAY_IO_STORE_WRITE_BUDGET_H_
 #define SPILLWAY_IO_STORE_WRITE_BUDGET_H_
@@ -35,8 +35,8 @@ class WriteBudget {
   // Does not read the record yet.
   explicit WriteBudget(Options options);
 
-  // Notes that `bytes` are being written. Takes no lock.
-  void Record(uint64_t bytes) { noted_.fetch_add(bytes, std::memory_order_relaxed); }
+  // Counts `bytes` that are being written. Takes no lock.
+  void CountWritten(uint64_t bytes) { unrecorded_.fetch_add(bytes, std::memory_order_relaxed); }
   // Time for which the next write must wait if nothing else is written; zero while anything is left.
   std::chrono::nanoseconds UntilNextWrite() const;
 
@@ -50,10 +50,10 @@ class WriteBudget {
   // Time until it is no longer spent, if nothing is written; zero when it is not spent.
   std::chrono::nanoseconds UntilFree() const;
 
-  // Adds to the record the bytes that were noted since the last time, and learns from it what others have
+  // Adds to the record the bytes that were counted since the last time, and learns from it what others have
   // written. May wait for a disk, and up to 0.1 s for another process. After an error, which names the file
-  // and the reason, the noted bytes count in this process, and are added to the record when it is available.
-  // A damaged record is begun anew, which is an error, too.
+  // and the reason, the counted bytes stay with this process, and are added to the record when it is
+  // available. A damaged record is begun anew, which is an error, too.
   absl::Status Record();
 
  private:
@@ -68,9 +68,9 @@ class WriteBudget {
   absl::Status ExchangeRecord(uint64_t unrecorded, int64_t now, State* state) const;
 
   const Options options_;
-  os::Atomic<uint64_t> noted_{0};  // since the last Record
+  os::Atomic<uint64_t> unrecorded_{0};  // since the last Record
   mutable os::Mutex mu_{os::LockRank::kWriteBudget};
-  State state_ ABSL_GUARDED_BY(mu_);                    // without the bytes of noted_
+  State state_ ABSL_GUARDED_BY(mu_);                    // without the bytes of unrecorded_
   uint64_t unrecorded_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // part of state_ that the record lacks
   mutable bool spent_ ABSL_GUARDED_BY(mu_) = false;
 };

@@ -32,7 +32,7 @@ void PlanCursor::Reset(std::shared_ptr<const MigrationPlan> plan, LaunchIndex gp
   drops_waiting_.clear();
   copies_waiting_.clear();
   copies_under_way_.clear();
-  evictions_under_way_.clear();
+  disk_evictions_under_way_.clear();
   fetches_waiting_ = {};
   fetches_under_way_.clear();
   headroom_ = Headroom();
@@ -158,19 +158,13 @@ bool PlanCursor::TryDrop(const Drop& drop) {
       drops_waiting_.push_back(drop);
     return view.place == BlockPlace::kOnGpu && view.may_leave ? PlanMove::kEvict : PlanMove::kNothing;
   });
-  if (started) evictions_under_way_.push_back(drop);
+  if (started && drop.tier == PlanTier::kDisk) disk_evictions_under_way_.push_back(drop);
   return started;
 }
 
-// Whether an eviction of the plan is still on its way to the disk.
-bool PlanCursor::EvictsToDisk() {
-  return std::ranges::any_of(evictions_under_way_,
-                             [](const Drop& one) { return one.tier == PlanTier::kDisk; });
-}
-
-// Copies out blocks that stay for now, as their content becomes final. Those to the disk wait for evictions to
-// it: launches need the memory of those, and a copy queue takes transfers in the order in which they come. To
-// the host a transfer is short, and a copy that waits is late for the block's own drop.
+// Copies out blocks that stay for now, as their content becomes final. Those to the disk wait for evictions
+// to it: launches need the memory of those, and a copy queue takes transfers in the order in which they come.
+// To the host a transfer is short, and a copy that waits is late for the block's own drop.
 bool PlanCursor::PollCopies() {
   for (size_t tried = 0; tried < copies_.ops.size(); ++tried, copies_.Next()) {
     if (IndexOf(copies_.iteration, copies_.op().launch) >= gpu_) break;
@@ -190,7 +184,8 @@ bool PlanCursor::PollCopies() {
     const bool started = mover_.Visit(it->block, it->tier, [&](const PlanBlockView& view) {
       if (!view.live) return PlanMove::kNothing;
       stays = view.place != BlockPlace::kOnGpu || !view.may_copy ||
-              (it->tier == PlanTier::kDisk && EvictsToDisk()) || !LongEnough(*it, view.copy_bytes);
+              (it->tier == PlanTier::kDisk && !disk_evictions_under_way_.empty()) ||
+              !LongEnough(*it, view.copy_bytes);
       return stays ? PlanMove::kNothing : PlanMove::kCopyOut;
     });
     if (started) copies_under_way_.push_back(*it);
@@ -200,10 +195,10 @@ bool PlanCursor::PollCopies() {
   return progress;
 }
 
-// Forgets the evictions and copies that have ended. A copy that a launch took back waits for the next idle
-// interval.
+// Forgets the evictions to the disk and the copies that have ended. A copy that a launch took back waits for
+// the next idle interval.
 void PlanCursor::ScanCopiesUnderWay() {
-  std::erase_if(evictions_under_way_, [this](const Drop& eviction) {
+  std::erase_if(disk_evictions_under_way_, [this](const Drop& eviction) {
     bool ended = false;
     mover_.Visit(eviction.block, eviction.tier, [&](const PlanBlockView& view) {
       ended = view.place != BlockPlace::kLeaving;

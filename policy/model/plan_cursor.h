@@ -161,7 +161,6 @@ class PlanCursor {
   bool TryDrop(const Drop& drop);
   bool PollCopies();
   void ScanCopiesUnderWay();
-  bool EvictsToDisk();
   Gap GapBefore(PlanBlock block) const;
   bool LongEnough(const Copy& copy, Bytes bytes) const;
   void QueueFetches();
@@ -180,7 +179,7 @@ class PlanCursor {
   std::vector<Drop> drops_waiting_;  // for copies that are under way
   std::set<Copy> copies_waiting_;
   std::vector<Copy> copies_under_way_;
-  std::vector<Drop> evictions_under_way_;  // of the plan; in PollCopies without those that have ended
+  std::vector<Drop> disk_evictions_under_way_;  // of the plan; in PollCopies without those that have ended
   // One set for each tier: that where the block was seen last, or else the plan's.
   std::array<std::set<Fetch>, 2> fetches_waiting_;
   std::vector<FetchUnderWay> fetches_under_way_;

@@ -5,6 +5,7 @@
 
 #include "policy/model/range_max.h"
 #include "policy/planner/copy_queue_time.h"
+#include "policy/simulator/due_parts.h"
 
 namespace spillway::policy {
 namespace {
@@ -64,7 +65,7 @@ class TierSweep {
         timeline_(plan->kernel_times),
         reads_(Scaled(plan->kernel_times, kSsdEfficiency)),
         writes_(reads_),
-        on_host_(HostBytes()),
+        on_host_(AwayBytes(workload, lifetimes, machine.piece_bytes, *plan, /*host_only=*/false)),
         limit_(static_cast<int64_t>(machine.host_bytes - std::min(kHostMargin, machine.host_bytes / 64))) {}
 
   void Run(TierOrder order) {
@@ -91,18 +92,6 @@ class TierSweep {
     return BytesOfPieces(bytes, machine_.piece_bytes, eviction.first_piece, eviction.last_piece);
   }
 
-  // The bytes away at each kernel, all of them on the host to begin with.
-  RangeMax HostBytes() const {
-    std::vector<int64_t> change(2 * size_ + 1, 0);
-    for (const PlannedEviction& eviction : plan_->evictions) {
-      change[eviction.from] += static_cast<int64_t>(BytesOf(eviction));
-      change[lifetimes_.intervals[eviction.interval].before] -= static_cast<int64_t>(BytesOf(eviction));
-    }
-    std::partial_sum(change.begin(), change.end(), change.begin());
-    std::vector<int64_t> folded(change.begin(), change.begin() + size_);
-    for (int64_t k = 0; k < size_; ++k) folded[k] += change[k + size_];
-    return RangeMax(folded);
-  }
   bool Overfull() const { return on_host_.Max(0, size_) > limit_; }
   bool Relieves(uint32_t a) const {
     const int64_t from = plan_->evictions[a].from;

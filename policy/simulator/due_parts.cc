@@ -35,28 +35,6 @@ std::vector<PartEviction> PartEvictions(const Lifetimes& lifetimes, const Transf
   return list;
 }
 
-// Bytes that are away at each kernel of an iteration that repeats; if `host_only`, those in host memory.
-std::vector<int64_t> AwayBytes(const Workload& workload, const Lifetimes& lifetimes, Bytes piece_bytes,
-                               const TransferPlan& plan, bool host_only) {
-  const size_t kernels = workload.kernels.size();
-  std::vector<int64_t> change(2 * kernels + 1, 0);
-  for (const PlannedEviction& eviction : plan.evictions) {
-    if (host_only && eviction.tier != PlanTier::kHost) continue;
-    const IdleInterval& interval = lifetimes.intervals[eviction.interval];
-    const int64_t bytes = static_cast<int64_t>(BytesOfPieces(
-        workload.tensors[interval.tensor].bytes, piece_bytes, eviction.first_piece, eviction.last_piece));
-    change[eviction.from] += bytes;
-    change[interval.before] -= bytes;
-  }
-  std::vector<int64_t> away(kernels, 0);
-  int64_t now = 0;
-  for (size_t position = 0; position < 2 * kernels; ++position) {
-    now += change[position];
-    away[position % kernels] += now;
-  }
-  return away;
-}
-
 }  // namespace
 
 std::vector<std::vector<uint32_t>> CutsOf(const Workload& workload, const Lifetimes& lifetimes,
@@ -111,17 +89,33 @@ DueParts MakeDueParts(const Workload& workload, const Lifetimes& lifetimes, cons
   return due;
 }
 
+std::vector<int64_t> AwayBytes(const Workload& workload, const Lifetimes& lifetimes, Bytes piece_bytes,
+                               const TransferPlan& plan, bool host_only) {
+  const size_t kernels = workload.kernels.size();
+  std::vector<int64_t> change(2 * kernels + 1, 0);
+  for (const PlannedEviction& eviction : plan.evictions) {
+    if (host_only && eviction.tier != PlanTier::kHost) continue;
+    const IdleInterval& interval = lifetimes.intervals[eviction.interval];
+    const int64_t bytes = static_cast<int64_t>(BytesOfPieces(
+        workload.tensors[interval.tensor].bytes, piece_bytes, eviction.first_piece, eviction.last_piece));
+    change[eviction.from] += bytes;
+    change[interval.before] -= bytes;
+  }
+  std::vector<int64_t> away(kernels, 0);
+  int64_t now = 0;
+  for (size_t position = 0; position < 2 * kernels; ++position) {
+    now += change[position];
+    away[position % kernels] += now;
+  }
+  return away;
+}
+
 std::vector<int64_t> ExpectedBytes(const Workload& workload, const Lifetimes& lifetimes, Bytes piece_bytes,
                                    const TransferPlan& plan) {
   std::vector<int64_t> expected = lifetimes.live_bytes;
   const std::vector<int64_t> away = AwayBytes(workload, lifetimes, piece_bytes, plan, /*host_only=*/false);
   for (size_t k = 0; k < expected.size(); ++k) expected[k] -= away[k];
   return expected;
-}
-
-std::vector<int64_t> ExpectedHostBytes(const Workload& workload, const Lifetimes& lifetimes,
-                                       Bytes piece_bytes, const TransferPlan& plan) {
-  return AwayBytes(workload, lifetimes, piece_bytes, plan, /*host_only=*/true);
 }
 
 }  // namespace spillway::policy

@@ -1,7 +1,7 @@
 // DueParts: the requests of a plan at each kernel of an iteration, part by part: copies out that may start
 // once the kernel has ended, and GPU copies to drop then. Made once per execution. ExpectedBytes and
-// ExpectedHostBytes are the bytes that the same plan has on the GPU and in host memory at each kernel.
-// Distances are in kernels. Pure; nothing fails.
+// AwayBytes are the bytes that the same plan has on the GPU and away from it at each kernel. Distances are in
+// kernels. Pure; nothing fails.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_DUE_PARTS_H_
 #define SPILLWAY_POLICY_SIMULATOR_DUE_PARTS_H_
@@ -38,12 +38,12 @@ std::vector<std::vector<uint32_t>> CutsOf(const Workload& workload, const Lifeti
 DueParts MakeDueParts(const Workload& workload, const Lifetimes& lifetimes, const TransferPlan& plan,
                       const PartState& state);
 
-// Bytes in host memory at each kernel of an iteration that repeats, by the plan's evictions to there.
-std::vector<int64_t> ExpectedHostBytes(const Workload& workload, const Lifetimes& lifetimes,
-                                       Bytes piece_bytes, const TransferPlan& plan);
+// Bytes that the plan's evictions have away from the GPU at each kernel of an iteration that repeats; if
+// `host_only`, those in host memory. `piece_bytes` as in Machine.
+std::vector<int64_t> AwayBytes(const Workload& workload, const Lifetimes& lifetimes, Bytes piece_bytes,
+                               const TransferPlan& plan, bool host_only);
 
-// Bytes on the GPU at each kernel of an iteration that repeats, evictions taken as away. `piece_bytes` as in
-// Machine.
+// Bytes on the GPU at each kernel of an iteration that repeats, evictions taken as away.
 std::vector<int64_t> ExpectedBytes(const Workload& workload, const Lifetimes& lifetimes, Bytes piece_bytes,
                                    const TransferPlan& plan);
 

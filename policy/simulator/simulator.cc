@@ -39,8 +39,8 @@ Headroom HeadroomOf(const Workload& workload, const Lifetimes& lifetimes, const 
 std::optional<Headroom> HostHeadroomOf(const Workload& workload, const Lifetimes& lifetimes,
                                        const Machine& machine, const TransferPlan& plan) {
   if (!plan.promotes) return std::nullopt;
-  return Headroom(ExpectedHostBytes(workload, lifetimes, machine.piece_bytes, plan), machine.host_bytes, 0,
-                  0);
+  return Headroom(AwayBytes(workload, lifetimes, machine.piece_bytes, plan, /*host_only=*/true),
+                  machine.host_bytes, 0, 0);
 }
 
 // One execution: kernels one after another, and time. All that can start does; then time jumps to the next

@@ -204,7 +204,8 @@ void Transfers::StartReadsOf(Queue queue) {
   if (queues_.RateNow(queue) == 0) return;
   if (place_.Waiting() && StartOwnRead(queue)) return;
   if (!waiting.empty()) StartQueuedRead(queue);
-  if (!queues_.copy(queue).active && !waiting.empty() && host_headroom_ && !queues_.IsHost(queue))
+  if (!queues_.copy(queue).active && !waiting.empty() && host_headroom_ && !queues_.IsHost(queue) &&
+      !MayReadAhead(waiting.top()))
     Promote(queue);
 }
 

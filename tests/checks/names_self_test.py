@@ -115,6 +115,13 @@ class PageNamesTest(Planted):
                      "`io/*.cc`", "`SPILLWAY_DIR`", "`SIMCUDA_NONE`", "`--pair`", "`tests/nightly.sh mutants links`", "```\na.py --pair 3\n```"):  # fmt: skip
             self.assertEqual(len(self.found(text + "\n")), 1, text)
 
+    def test_what_only_a_comment_or_a_check_names_is_found(self):
+        self.put("integration/simcuda/settings.cc", HEAD + '{"SCRUB", 1}\nint memory_size;\n')
+        self.put("tests/checks/words.py", "kGone SPILLWAY_GONE --gone\n")
+        self.assertEqual(self.found("`SIMCUDA_SCRUB`\n"), [])
+        for text in ("`SPILLWAY_MEMORY_SIZE`", "`kGone`", "`SPILLWAY_GONE`", "`--gone`"):
+            self.assertEqual(len(self.found(text + "\n")), 1, text)
+
     def test_text_without_marks_and_free_pages_may_have_any_name(self):
         self.assertEqual(self.found("SlotList, io/store/slots.h and --pair\n"), [])
         for page in ("docs/changelog.md", "docs/" + "decisions/0001-slots.md", "docs/" + "results/archive/2026-11-22-slots.md"):

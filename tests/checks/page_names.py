@@ -3,7 +3,7 @@
 - A type (`ChunkPool`) or constant (`kMaxAge`) must be a word of a source.
 - A path that begins with a folder of the tree, from the top or from the page's folder, must be there, or match if it has a
   pattern; so must a file of C or C++.
-- A variable of Spillway's or of the stand-in must be a word of a source, whole or without its prefix, in either case.
+- A variable of Spillway's must be a setting or stand in a source by its whole name, one of the stand-in's in a string there.
 - An option of a program, in backticks or in a fence, must stand in a source, or be a setting.
 - A shard behind tests/nightly.sh must be in its list.
 
@@ -31,6 +31,8 @@ FILE = re.compile(rf"[\w.*-]+(?:{'|'.join(map(re.escape, C_FILES))})")
 VARIABLE = re.compile(r"\b(SPILLWAY|SIMCUDA)_([A-Z][A-Z0-9_]*)\b")
 OPTION = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
 SHARDS = re.compile(r"tests/nightly\.sh((?: [a-z][a-z0-9.-]+)+)")
+WORD_STRING = re.compile(r'"([A-Z][A-Z0-9_]*)')
+SETTING = re.compile(r"^SETTING\(([a-z0-9_]+)", re.MULTILINE)
 PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b")  # tests/policy/g10/TRACE
 
 # Name -> the project that it belongs to.
@@ -50,12 +52,16 @@ class Tree:
         self.names = {p.name for p in files}
         nightly = root / "tests/nightly.sh"
         self.shards = set(test_table.shards(nightly.read_text(encoding="utf-8"))) if nightly.is_file() else set()
-        self.words, self.options = set(), set()
+        self.words, self.options, self.strings, self.settings = set(), set(), set(), set()
         for path in files:
-            if path.suffix in SOURCES and path != Path("tests/checks") / Path(__file__).name:
+            # What only a check names is not there.
+            if path.suffix in SOURCES and path.parent != Path("tests/checks"):
                 text = common.read(root, path)
                 self.words.update(re.findall(r"\w+", text))
                 self.options.update(OPTION.findall(text))
+                self.strings.update(WORD_STRING.findall(text))
+            if path.name == "settings.def":
+                self.settings.update(SETTING.findall(common.read(root, path)))
 
     def has_path(self, path):
         path = path.rstrip("/.,")
@@ -97,8 +103,8 @@ def is_there(tree, folder, kind, name):
         return name in tree.shards
     if kind == "option":
         return name in tree.options or name.replace("-", "_") in tree.words
-    rest = name.partition("_")[2]
-    return bool({name, rest, rest.lower()} & tree.words)
+    prefix, _, rest = name.partition("_")
+    return name in tree.words or (rest in tree.strings if prefix == "SIMCUDA" else rest.lower() in tree.settings)
 
 
 def find_problems(root, others=NAMES_OF_OTHERS):

@@ -31,6 +31,7 @@ import visit_watch as watch
 from visit_jobs import ROOT, Jobs, job
 
 NO_DEVICE = 2
+WRONG_ARGUMENT = 2  # as argparse ends
 # Of a stage on a GPU; then what is cut off at the end, and the archive, still have the rest of the command's time.
 MINUTES = {"first": 8.6, "second": 2.6, "table": 7.6, "rest": 20}
 SIMCUDA_MINUTES = 20
@@ -227,6 +228,9 @@ def main():
         finally:
             status = visit.rows.finish()
             print(f"report and archive: {args.out}/{args.stage}.json, .tar.gz", flush=True)
+    if args.only and not visit.jobs.any_wanted and visit.served is not False:
+        print(f"--only {','.join(args.only)}: the stage {args.stage} has no such row", file=sys.stderr)
+        return WRONG_ARGUMENT
     return status
 
 

@@ -65,6 +65,7 @@ class Way:
 class Jobs:
     def __init__(self, args, table, disk):
         self.args, self.rows, self.disk = args, table, disk
+        self.any_wanted = False  # whether --only names a row
         self.references = {}  # by the case's name: its uncapped run; None: there is nothing to compare with
         self.same_bits = {}  # by the case's name: whether two uncapped runs have them; None: that is not known
 
@@ -72,7 +73,9 @@ class Jobs:
         return self.args.device == "simcuda"
 
     def wanted(self, name):
-        return not self.args.only or any(words in name for words in self.args.only)
+        wanted = not self.args.only or any(words in name for words in self.args.only)
+        self.any_wanted |= wanted
+        return wanted
 
     def cap(self, way, peak, log):
         budget = int(peak * way.share / 100) // (2 * job.MIB) * (2 * job.MIB)

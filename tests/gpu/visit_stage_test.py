@@ -123,6 +123,10 @@ class StageTest(Quiet):
         self.assertEqual(rows["disk of the spill files"]["words"], "/var/tmp: writes 1000 MB/s, reads 1000 MB/s")
         self.assertTrue(any("--rounds 3 --products 1 --blocks 64 --mib 42" in call for call in self.calls()))
 
+    def test_words_that_no_row_has_are_an_error(self):
+        self.assertEqual(self.stage("rest", "--only", "no such row")[1], visit.WRONG_ARGUMENT)
+        self.assertEqual(self.stage("rest", "--only", "no such row,wrong-kind")[1], 0)
+
     def test_the_rest(self):
         rows, status = self.stage("rest")
         self.assertEqual(status, 0)

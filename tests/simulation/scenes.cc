@@ -29,6 +29,11 @@ WorldSettings KeepingHeadroom(WorldSettings settings) {
   return settings;
 }
 
+WorldSettings ReachingHostMemory(WorldSettings settings) {
+  settings.reach = true;
+  return settings;
+}
+
 WorldSettings KeepingOneAddress(WorldSettings settings) {
   settings.kept_addresses = 1;
   return settings;
@@ -241,7 +246,8 @@ void RecordedWork(Stage* stage) {
   }});
 }
 
-// A stream is recorded, and given the work that uses the block later: what it has been given at the free counts.
+// A stream is recorded, and given the work that uses the block later: what it has been given at the free
+// counts.
 void WorkAfterItsRecord(Stage* stage) {
   const CUstream stream = stage->NewStream();
   const CUstream other = stage->NewStream();
@@ -335,6 +341,19 @@ void ClaimThatNothingCanMeet(Stage* stage) {
   stage->Free(large);
 }
 
+// A launch names more than the GPU and the free host buffers hold, and the drive to which the idle blocks
+// should go fails for half a minute.
+void ReachWhileDriveFails(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  for (int i = 0; i < 2; ++i) stage->Evict(stage->Make(2, stream));
+  stage->Settle();
+  const size_t first = stage->Make(3, stream);
+  const size_t second = stage->Make(3, stream);
+  stage->Settle();
+  stage->world().drives()->FallIll(Disk::Sickness::kWritesFail, int64_t{30} * 1'000'000'000);
+  stage->Play({[=] { stage->Launch(stream, {first, second}); }});
+}
+
 // Headroom is short until long kernels end. Then blocks leave soon, though nobody wakes the device's thread.
 void EvictionSoonAfterItsUse(Stage* stage) {
   const CUstream stream = stage->NewStream();
@@ -383,6 +402,7 @@ std::vector<Scene> MakeScenes() {
       {"claim_refused", Small(4, 12), ClaimThatIsRefused},
       {"eviction_in_time", KeepingHeadroom(Small(4, 12)), EvictionSoonAfterItsUse},
       {"claim_hopeless", Small(4, 0, 16), ClaimThatNothingCanMeet},
+      {"reach_drive_fails", ReachingHostMemory(Small(4, 4, 16)), ReachWhileDriveFails},
       {"address_given_up", KeepingOneAddress(Small(4, 8)), AddressGivenUp},
   };
   for (Scene& scene : PauseScenes()) scenes.push_back(std::move(scene));

@@ -15,6 +15,7 @@
 #include "allocator/residency/state/charges.h"
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/state/launch_log.h"
+#include "allocator/residency/state/planned_uses.h"
 #include "allocator/residency/transfer/evictor.h"
 #include "allocator/residency/transfer/faulter.h"
 #include "policy/model/plan.h"

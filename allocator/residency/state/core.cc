@@ -10,6 +10,8 @@ namespace {
 
 // A waiting thread checks again after this time, in case a wake-up was forgotten.
 constexpr std::chrono::milliseconds kRecheckInterval{100};
+// In ns: longer than the store tries a write, plus the delay after it.
+constexpr int64_t kDrivePatience = 10'000'000'000;
 
 }  // namespace
 
@@ -53,6 +55,10 @@ absl::Status Core::StopStatus() const {
 absl::Status Core::NotServingStatus() const {
   if (closed.load()) return absl::FailedPreconditionError("Spillway has shut down");
   return error.status(*parts.driver);
+}
+
+bool Core::MayDriveComeBack(int64_t now) const {
+  return drive_failed_at != 0 && now - drive_failed_at < kDrivePatience;
 }
 
 void Core::CountStall(StallCause cause, BlockId lacking, uint64_t tag, int64_t since) {

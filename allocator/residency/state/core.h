@@ -69,6 +69,7 @@ struct Core {
   // driver.
   os::Atomic<bool> stopped{false};
   Standstill standstill;
+  int64_t drive_failed_at = 0;  // ns of the steady clock; 0: never. Device's thread
 
   // Scales free_reserve_bytes and run_ahead_bytes by the part of the budget that such a limit leaves. Any
   // thread.
@@ -96,6 +97,11 @@ struct Core {
   void ReportStall(const Stall& stall) const {
     if (parts.motion != nullptr) parts.motion->OnStall(stall);
   }
+  // A drive has failed. Device's thread.
+  void RecordDriveFailure(int64_t now) { drive_failed_at = now; }
+  // Whether a drive has failed lately that may come back, so that claims wait for it. Device's thread.
+  bool MayDriveComeBack(int64_t now) const;
+
   // Counts a wait of a launching thread that began at `since` and ends now, and reports it. A wait for the
   // bound on launches under way is reported only if it cost time, because almost each launch has such a wait
   // behind a GPU that has work. Any thread, with the same locks.

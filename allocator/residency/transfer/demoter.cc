@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "allocator/memory/test_points.h"
-#include "allocator/residency/transfer/evictor.h"
 #include "allocator/tier/shared_capacity.h"
 #include "io/os/clock.h"
 #include "io/os/log.h"
@@ -68,8 +67,9 @@ uint64_t Demoter::WantedBuffers() const {
   return 2 * least - free;
 }
 
-// Blocks that have been away for longest come first, and those that a launch in preparation names come last. A
-// plan fills the host tier in each iteration, and an iteration may last for longer than blocks have to be idle.
+// Blocks that have been away for longest come first, and those that a launch in preparation names come last.
+// A plan fills the host tier in each iteration, and an iteration may last for longer than blocks have to be
+// idle. What is paused is used by no plan before its resume.
 void Demoter::StartLocked(const TableLock& lock, const PlannedUses& planned) {
   const bool asked = request_.buffers > 0;
   const int64_t idle_nanos = asked ? 0 : core_->options.idle_nanos;
@@ -78,13 +78,13 @@ void Demoter::StartLocked(const TableLock& lock, const PlannedUses& planned) {
   std::vector<Block*> idle;
   core_->table.ForEachLocked(lock, BlockState::kSpilled, [&](Block* block) {
     if (block->eviction.spilled_at > idle_since) return;
-    if (asked || planned.NextUse(*block, position) == policy::kNever) idle.push_back(block);
+    if (asked || block->paused() || planned.NextUse(*block, position) == policy::kNever)
+      idle.push_back(block);
   });
   std::ranges::sort(
       idle, {}, [](const Block* block) { return std::pair(block->pins > 0, block->eviction.spilled_at); });
   const uint64_t wanted = WantedBuffers();
-  uint64_t ending =
-      0;  // buffers that are still mapped at their blocks' addresses, where their bytes may change
+  uint64_t ending = 0;  // buffers still mapped at their blocks' addresses, where their bytes may change
   for (Block* const block : idle) {
     if (block->memory.soft && !SPILLWAY_MUTANT(kSoftDemoted)) {
       soft_->EndLocked(lock, block);
@@ -127,6 +127,10 @@ bool Demoter::StartBlockLocked(const TableLock& lock, Block* block, uint64_t wan
 
 int64_t Demoter::PauseNanos() const { return request_.buffers > 0 ? kPauseWhileAsked : kPauseAfterFailure; }
 
+void Demoter::RecordDriveFailure(const absl::Status& status) {
+  if (absl::IsUnavailable(status)) core_->RecordDriveFailure(os::Clock::System()->NowNanos());
+}
+
 bool Demoter::UnderWay(const Block& block, size_t extent) const {
   return std::ranges::any_of(jobs_,
                              [&](const auto& job) { return job->block == &block && job->extent == extent; });
@@ -146,6 +150,7 @@ bool Demoter::TakeStaging(PinnedBuffer* staging) {
 bool Demoter::TakeSlot(io::SlotId* slot) {
   const absl::StatusOr<std::vector<io::SlotId>> taken = core_->parts.disk->TakeSlots(1);
   if (absl::IsResourceExhausted(taken.status())) again_at_ = os::Clock::System()->NowNanos() + PauseNanos();
+  RecordDriveFailure(taken.status());
   if (!taken.ok()) return false;
   *slot = taken->front();
   return true;
@@ -177,6 +182,7 @@ void Demoter::FinishLocked(const TableLock& lock, const Job& job, const absl::St
   if (!status.ok()) {
     os::Log(os::LogLevel::kWarn, "bytes stay in host memory: " + std::string(status.message()));
     again_at_ = os::Clock::System()->NowNanos() + PauseNanos();
+    RecordDriveFailure(status);
   }
   if (!status.ok() || !same) {
     core_->parts.disk->ReleaseSlot(job.slot);

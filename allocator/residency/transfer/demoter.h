@@ -2,7 +2,8 @@
 // tier is nearly full, so that the next evictions have the faster place. It writes the bytes to slots from
 // where they lie, and the slot is their home from then on; the GPU has no part in it. A block that is fetched
 // or freed meanwhile keeps its homes, and its write is given up. Bytes that cannot be written stay, and so do
-// blocks that the plan in force uses again. Only the device's thread calls it, except for metrics.
+// blocks that the plan in force uses again, unless they are paused. Only the device's thread calls it, except
+// for metrics.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_DEMOTER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_DEMOTER_H_
@@ -15,12 +16,11 @@
 
 #include "absl/status/status.h"
 #include "allocator/residency/state/core.h"
+#include "allocator/residency/state/planned_uses.h"
 #include "allocator/residency/transfer/soft_blocks.h"
 #include "io/os/sync.h"
 
 namespace spillway::allocator {
-
-class PlannedUses;
 
 class Demoter {
  public:
@@ -63,6 +63,7 @@ class Demoter {
   int64_t PauseNanos() const;
   bool TakeStaging(PinnedBuffer* staging);
   bool TakeSlot(io::SlotId* slot);
+  void RecordDriveFailure(const absl::Status& status);
   bool UnderWay(const Block& block, size_t extent) const;
 
   Core* const core_;

@@ -16,8 +16,6 @@ namespace {
 constexpr int64_t kFirstPauseNanos = 10'000'000;
 constexpr uint8_t kMaxDoublings = 10;
 constexpr int64_t kPauseAfterDrive = 200'000'000;  // ns
-// In ns: longer than the store tries a write, plus the delay after it.
-constexpr int64_t kDrivePatience = 10'000'000'000;
 
 }  // namespace
 
@@ -320,8 +318,8 @@ void Evictor::RecordFailureLocked(const TableLock& lock, Block* block, const abs
   const int64_t now = os::Clock::System()->NowNanos();
   block->eviction.failed_at = now;
   if (absl::IsUnavailable(why)) {
-    drive_failed_at_ = now;
-    block->eviction.again_at = drive_failed_at_ + kPauseAfterDrive;
+    core_->RecordDriveFailure(now);
+    block->eviction.again_at = now + kPauseAfterDrive;
     block->eviction.failures = std::max<uint8_t>(block->eviction.failures, 1);
     ++failures_;
     return;
@@ -330,10 +328,6 @@ void Evictor::RecordFailureLocked(const TableLock& lock, Block* block, const abs
   if (block->eviction.failures < kMaxDoublings) ++block->eviction.failures;
   ++failures_;
   if (first_failure_.ok()) first_failure_ = why;
-}
-
-bool Evictor::MayDriveComeBack(int64_t now) const {
-  return drive_failed_at_ != 0 && now - drive_failed_at_ < kDrivePatience;
 }
 
 void Evictor::LetGo(EvictJob* job) {

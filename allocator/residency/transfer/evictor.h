@@ -1,9 +1,8 @@
 // Evictor: takes blocks off the GPU, in phases: close the gate, wait for the last use, copy out, unmap (the
 // commit point), publish. A block with nothing worth keeping (cached, or not used since its hand-out) is
 // decommitted: the same without the copy. Reclaimer and PlanRunner choose the blocks and the tier that is
-// tried first, and CopyOut moves the bytes. Through PlannedUses, Reclaimer asks PlanRunner about the plan.
-// Any thread starts an eviction or takes it back; the device's thread carries it on. An eviction that fails
-// leaves its block on the GPU and is tried again after a while.
+// tried first, and CopyOut moves the bytes. Any thread starts an eviction or takes it back; the device's
+// thread carries it on. An eviction that fails leaves its block on the GPU and is tried again after a while.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_EVICTOR_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_EVICTOR_H_
@@ -22,29 +21,8 @@
 #include "allocator/residency/transfer/copy_out.h"
 #include "allocator/residency/transfer/soft_blocks.h"
 #include "policy/model/plan.h"
-#include "policy/model/units.h"
 
 namespace spillway::allocator {
-
-// The questions of the choice of victims to the plan in force. PlanRunner implements them; Reclaimer asks, on
-// the device's thread. Nothing here fails. If there is no plan, `active` is false and blocks have no next
-// use.
-class PlannedUses {
- public:
-  virtual ~PlannedUses() = default;
-  virtual bool active() const = 0;
-  // The place in the plan from which the next use of a block is counted: the host's, or the plan's start.
-  virtual policy::LaunchIndex Now() const = 0;
-  // The launch, `now` or later, that next uses the block by the plan; kNever without a plan or a use.
-  virtual policy::LaunchIndex NextUse(const Block& block, policy::LaunchIndex now) const = 0;
-  // Changes with the plan to which NextUse refers.
-  virtual uint64_t plan_number() const = 0;
-  // Chunks that the next fetch of the plan lacks; 0 when it lacks none. Cached blocks are decommitted for it,
-  // live blocks never.
-  virtual uint64_t chunks_wanted() const = 0;
-  // Notes that a block leaves outside the plan.
-  virtual void RecordUnplannedLocked(const TableLock& lock, const Block& block) = 0;
-};
 
 class Evictor {
  public:
@@ -99,8 +77,6 @@ class Evictor {
   // The first failure since ForgetFailures. Device's thread.
   const absl::Status& first_failure() const { return first_failure_; }
   void ForgetFailures() { first_failure_ = absl::OkStatus(); }
-  // Whether a drive has failed lately that may come back, so that claims wait for it. Device's thread.
-  bool MayDriveComeBack(int64_t now) const;
 
  private:
   void StartJobLocked(const TableLock& lock, Block* block, policy::PlanTier tier, bool stays)
@@ -133,7 +109,6 @@ class Evictor {
 
   std::deque<std::unique_ptr<EvictJob>> jobs_;  // device's thread
   absl::Status first_failure_;                  // device's thread
-  int64_t drive_failed_at_ = 0;                 // ns of the steady clock; 0: never. Device's thread
   uint64_t failures_ = 0;                       // device's thread
 };
 

@@ -232,7 +232,7 @@ void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
   const bool retries = evictor_->first_failure().ok() && evictor_->chunks_coming(lock) > 0;
   const bool may_free = cancelled || retries || evictor_->MayFreeLocked(lock) || claims_->grants(lock) > 0 ||
                         faulter_->prefetches_under_way() > 0 || probe_->measuring() ||
-                        evictor_->MayDriveComeBack(now) || core_->clock.MayComplete();
+                        core_->MayDriveComeBack(now) || core_->clock.MayComplete();
   if (stuck_since_ == 0 || head != stuck_head_ || freed != freed_then_ || may_free) {
     stuck_since_ = may_free ? 0 : now;
     stuck_head_ = head;
@@ -305,7 +305,7 @@ void Reclaimer::RefuseIfNoHostLocked(const TableLock& lock, uint64_t wanted, boo
   const uint64_t head = claims_->HeadLocked(lock);
   const size_t free = host.Free(HostUse::kStorage);
   const bool moves = coming || claims_->grants(lock) > 0 || !evictor_->idle() || !demoter_->idle() ||
-                     host.storage_growing() || free != host_free_then_ || evictor_->MayDriveComeBack(now) ||
+                     host.storage_growing() || free != host_free_then_ || core_->MayDriveComeBack(now) ||
                      core_->clock.MayComplete();
   if (host_stuck_since_ == 0 || head != host_stuck_head_ || moves) {
     host_stuck_since_ = now;

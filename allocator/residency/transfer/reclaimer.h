@@ -13,6 +13,7 @@
 #include "allocator/residency/state/charges.h"
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/state/free_addresses.h"
+#include "allocator/residency/state/planned_uses.h"
 #include "allocator/residency/transfer/claim_queue.h"
 #include "allocator/residency/transfer/demoter.h"
 #include "allocator/residency/transfer/evictor.h"

@@ -24,6 +24,8 @@ TEST(LaunchesContextTest, OnAStreamOfWhichTheDriverDoesNotTellTheBlocksStay) {
   const CUdeviceptr block = Filled(device, 5);
   device->OnCaptureBegin(stream);
   capture_answer.store(CUDA_ERROR_UNKNOWN);
+  device->RecordOverlap({stream, false});
+  EXPECT_EQ(device->Stats().overlapping_launches, 0u);
   EXPECT_EQ(device.Launch(stream, {block}, [](const auto&) {}), CUDA_SUCCESS);
   bool ran = false;
   EXPECT_EQ(device.Launch(

@@ -97,7 +97,7 @@ TEST(SharedCapacityTest, ASpentWriteBudgetEndsPromisesOnTheDisk) {
   EXPECT_TRUE(capacity.Change(0, 120 * kMiB));
   EXPECT_EQ(capacity.UnpromisedNow(), 60 * kMiB);
   EXPECT_EQ(capacity.WritesPerSecond(), 0);
-  writes.Record(240 * kMiB);
+  writes.CountWritten(240 * kMiB);
   EXPECT_NEAR(capacity.WritesPerSecond(), 240.0 * kMiB / 86400, 1e-3);
   EXPECT_EQ(capacity.UnpromisedNow(), 0u);
   EXPECT_FALSE(capacity.Change(120 * kMiB, 122 * kMiB));

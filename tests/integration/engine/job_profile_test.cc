@@ -150,6 +150,8 @@ TEST_F(JobProfileTest, ADirectoryKeepsItsSpeedOverRunsWithoutIt) {
   EXPECT_EQ(speeds(), (std::map<uint64_t, io::DriveSpeed>{
                           {slow, {1e8, 0}}, {fast, {3e8, 2e8}}, {DrivesNumber({"/new"}), {5e9, 6e9}}}))
       << "3.1e8 is no news";
+  const uint64_t last = ReadProfile(path_)->directories.back().directory;
+  EXPECT_EQ(last, slow) << "the least recently used is the first to go when the file is full";
 }
 
 TEST_F(JobProfileTest, TheStoreOfTheNextRunBeginsWithTheSpeeds) {

@@ -141,7 +141,7 @@ TEST_F(TiersTest, AWriteBudgetBeginsWithWhatTheRecordHas) {
   {
     io::WriteBudget before(
         {.bytes = 64 * kMib, .interval = std::chrono::hours(24), .path = folder_ + "/spillway/writes"});
-    before.Record(40 * kMib);
+    before.CountWritten(40 * kMib);
     ASSERT_EQ(before.Record(), absl::OkStatus());
   }
   Tiers tiers = Make();
@@ -149,7 +149,7 @@ TEST_F(TiersTest, AWriteBudgetBeginsWithWhatTheRecordHas) {
   ASSERT_NE(tiers.writes(), nullptr);
   EXPECT_NEAR(static_cast<double>(tiers.writes()->left_bytes()), 24.0 * kMib, kMib);
   EXPECT_FALSE(tiers.capacity()->writes_spent());
-  tiers.writes()->Record(30 * kMib);
+  tiers.writes()->CountWritten(30 * kMib);
   EXPECT_TRUE(tiers.capacity()->writes_spent());
   End(&tiers);
   unsetenv("XDG_CACHE_HOME");

@@ -43,14 +43,15 @@ TEST_F(JobFollowerTest, ARecurringIterationIsASequence) {
   EXPECT_EQ(TakeAndFollow(), 0u);
 }
 
-TEST_F(JobFollowerTest, KeepsTheSizesOfBlocksAndTheLeastThatAMoveCopied) {
-  recorder_.AddAllocate(BlockId(0, 1), 64, 48);
-  Launch(1);
+TEST_F(JobFollowerTest, KeepsTheSizesOfBlocksAndWhatMovesCopyLatelyAndAtLeast) {
   recorder_.AddAllocate(BlockId(0, 1), 64, 32);
+  Launch(1);
+  recorder_.AddAllocate(BlockId(0, 1), 64, 48);
   recorder_.AddAllocate(BlockId(0, 2), 16, 16);
   Launch(2);
   TakeAndFollow();
   EXPECT_EQ(follower_.sizes().at(TraceBlockOf(BlockId(0, 1))), 64u);
+  EXPECT_EQ(follower_.latest_copied().at(TraceBlockOf(BlockId(0, 1))), 48u);
   EXPECT_EQ(follower_.copied().at(TraceBlockOf(BlockId(0, 1))), 32u);
   EXPECT_EQ(follower_.sizes().at(TraceBlockOf(BlockId(0, 2))), 16u);
 }

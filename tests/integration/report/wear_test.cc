@@ -49,14 +49,14 @@ TEST(WearReportsTest, SaysOnceThatTheBudgetIsSpentAndAgainTheNextTime) {
       {.bytes = kTb, .interval = std::chrono::hours(24), .path = "", .unix_nanos = [&now] { return now; }});
   WearReports wear({&budget, ""});
   EXPECT_THAT(wear.Update(1, 0), IsEmpty());
-  budget.Record(kTb);
+  budget.CountWritten(kTb);
   EXPECT_THAT(wear.Update(11, kTb),
               ElementsAre(AllOf(HasSubstr("the write budget (SPILLWAY_WRITE_BUDGET) is spent"),
                                 HasSubstr("for 91 min at least"), HasSubstr("up to 11.6 MB/s"))));
   EXPECT_THAT(wear.Update(21, kTb), IsEmpty());
   now += 12 * 3600 * int64_t{1'000'000'000};
   EXPECT_THAT(wear.Update(31, kTb), IsEmpty());
-  budget.Record(kTb);
+  budget.CountWritten(kTb);
   EXPECT_THAT(wear.Update(41, 2 * kTb), ElementsAre(HasSubstr("is spent")));
 }
 

@@ -380,7 +380,7 @@ TEST_F(TransferQueueTest, WritesWaitForTheWriteBudgetAndReadsDoNot) {
 
 TEST_F(TransferQueueTest, WritesThatWaitForTheWriteBudgetAreCancelledAtTheEnd) {
   WriteBudget budget({.bytes = kRequest, .interval = std::chrono::hours(24)});
-  budget.Record(kBytes);
+  budget.CountWritten(kBytes);
   options_.write_budget = &budget;
   Start();
   Waiter waiter;

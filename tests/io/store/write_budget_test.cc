@@ -48,10 +48,10 @@ TEST_F(WriteBudgetTest, IsSpentByWhatIsWrittenAndComesFreeOverThePeriod) {
   WriteBudget budget(ADay(240 * kMiB));
   EXPECT_FALSE(budget.spent());
   EXPECT_EQ(budget.left_bytes(), 240 * kMiB);
-  budget.Record(239 * kMiB);
+  budget.CountWritten(239 * kMiB);
   EXPECT_FALSE(budget.spent());
   EXPECT_EQ(budget.UntilNextWrite().count(), 0);
-  budget.Record(61 * kMiB);  // the write that took the last of it is whole
+  budget.CountWritten(61 * kMiB);  // the write that took the last of it is whole
   EXPECT_TRUE(budget.spent());
   EXPECT_NEAR(std::chrono::duration<double>(budget.UntilNextWrite()).count(), 6 * 3600, 1);
   EXPECT_EQ(budget.left_bytes(), 0u);
@@ -71,7 +71,7 @@ TEST_F(WriteBudgetTest, HoldsOverRunsWhateverTheirBudgets) {
   {
     WriteBudget first(ADay(100 * kMiB));
     ASSERT_TRUE(first.Record().ok());
-    first.Record(90 * kMiB);
+    first.CountWritten(90 * kMiB);
     ASSERT_TRUE(first.Record().ok());
   }
   struct stat info = {};
@@ -95,8 +95,8 @@ TEST_F(WriteBudgetTest, HoldsOverRunsWhateverTheirBudgets) {
 TEST_F(WriteBudgetTest, AddsUpWhatProcessesWriteAtTheSameTime) {
   WriteBudget one(ADay(100 * kMiB)), other(ADay(100 * kMiB));
   for (int i = 0; i < 10; ++i) {
-    one.Record(3 * kMiB);
-    other.Record(2 * kMiB);
+    one.CountWritten(3 * kMiB);
+    other.CountWritten(2 * kMiB);
     ASSERT_TRUE(one.Record().ok());
     ASSERT_TRUE(other.Record().ok());
   }
@@ -107,9 +107,9 @@ TEST_F(WriteBudgetTest, AddsUpWhatProcessesWriteAtTheSameTime) {
 
 TEST_F(WriteBudgetTest, WithoutARecordCountsAlone) {
   WriteBudget budget(Options(100 * kMiB, ""));
-  budget.Record(70 * kMiB);
+  budget.CountWritten(70 * kMiB);
   EXPECT_TRUE(budget.Record().ok());
-  budget.Record(30 * kMiB);
+  budget.CountWritten(30 * kMiB);
   EXPECT_TRUE(budget.Record().ok());
   EXPECT_TRUE(budget.spent());
 }
@@ -119,7 +119,7 @@ TEST_F(WriteBudgetTest, AddsLaterWhatCouldNotBeRecorded) {
   WriteBudget budget(ADay(100 * kMiB));
   std::filesystem::create_directories(path_.parent_path());
   std::filesystem::create_symlink("/dev/null", path_);
-  budget.Record(40 * kMiB);
+  budget.CountWritten(40 * kMiB);
   const absl::Status refused = budget.Record();
   EXPECT_THAT(std::string(refused.message()), HasSubstr(path_.string()));
   EXPECT_EQ(budget.left_bytes(), 60 * kMiB);
@@ -136,12 +136,12 @@ TEST_F(WriteBudgetTest, AddsLaterWhatCouldNotBeRecorded) {
 
 TEST_F(WriteBudgetTest, BeginsADamagedRecordAnewAndSaysSo) {
   WriteBudget budget(ADay(100 * kMiB));
-  budget.Record(90 * kMiB);
+  budget.CountWritten(90 * kMiB);
   ASSERT_TRUE(budget.Record().ok());
   for (const std::string content : {"something else", "spillway-writes 1 0 0 0\n"}) {
     std::ofstream(path_) << content;
     WriteBudget next(ADay(100 * kMiB));
-    next.Record(5 * kMiB);
+    next.CountWritten(5 * kMiB);
     const absl::Status status = next.Record();
     EXPECT_THAT(std::string(status.message()), HasSubstr("it was damaged, and begins anew")) << content;
     EXPECT_EQ(next.left_bytes(), 95 * kMiB);
@@ -151,7 +151,7 @@ TEST_F(WriteBudgetTest, BeginsADamagedRecordAnewAndSaysSo) {
 
 TEST_F(WriteBudgetTest, AClockThatWasSetFreesNothingAndLocksNobodyOut) {
   WriteBudget budget(ADay(100 * kMiB));
-  budget.Record(100 * kMiB);
+  budget.CountWritten(100 * kMiB);
   ASSERT_TRUE(budget.Record().ok());
   now_ -= 1000 * kHour;  // back
   EXPECT_TRUE(budget.spent());
@@ -179,7 +179,7 @@ TEST_F(WriteBudgetTest, DoesNotWaitForAProcessThatKeepsTheLock) {
   char taken = 0;
   ASSERT_EQ(read(ready[0], &taken, 1), 1);
   ASSERT_EQ(taken, 1);
-  budget.Record(10 * kMiB);
+  budget.CountWritten(10 * kMiB);
   EXPECT_THAT(std::string(budget.Record().message()), HasSubstr("another process has it locked"));
   EXPECT_EQ(budget.left_bytes(), 90 * kMiB);
   kill(child, SIGKILL);

@@ -27,16 +27,17 @@ TEST(DuePartsTest, TriggersByKernel) {
   EXPECT_TRUE(due.away_at_start.empty());
 }
 
-TEST(ExpectedHostBytesTest, CountsWhatGoesThere) {
+TEST(AwayBytesTest, CountsAllTiersOrTheHostAlone) {
   const Workload workload = MountainWorkload();
   const Lifetimes lifetimes = FindLifetimes(workload);
-  const auto bytes = [&](PlanTier tier) {
-    return ExpectedHostBytes(workload, lifetimes, 10 * kMega, HalfAway(tier));
+  const auto bytes = [&](PlanTier tier, bool host_only) {
+    return AwayBytes(workload, lifetimes, 10 * kMega, HalfAway(tier), host_only);
   };
   const int64_t half = 50 * kMega;
-  EXPECT_THAT(bytes(PlanTier::kHost),
-              testing::ElementsAre(0, 0, 0, 0, half, half, half, half, half, half, half, 0));
-  EXPECT_THAT(bytes(PlanTier::kDisk), testing::Each(0));
+  const auto half_of_them = testing::ElementsAre(0, 0, 0, 0, half, half, half, half, half, half, half, 0);
+  EXPECT_THAT(bytes(PlanTier::kHost, true), half_of_them);
+  EXPECT_THAT(bytes(PlanTier::kDisk, true), testing::Each(0));
+  EXPECT_THAT(bytes(PlanTier::kDisk, false), half_of_them);
 }
 
 // 100 MB over kernels 0 to 11 and 100 more at 5 and 6, of which 50 are away from 4 to 10.

@@ -75,7 +75,10 @@ uint64_t EmptyBytes(uint64_t start, uint64_t size) {
 // written, so that this machine's own time for them does not count.
 void SpendRegistering(uint64_t start, uint64_t size) {
   CallTime time(Call::kHostRegister);
-  const uint64_t empty = ActiveProfile() == nullptr ? 0 : EmptyBytes(start, size);
+  const HardwareProfile* const profile = ActiveProfile();
+  const bool costs =
+      profile != nullptr && profile->calls[static_cast<int>(Call::kHostRegister)].empty_byte_ns > 0;
+  const uint64_t empty = costs ? EmptyBytes(start, size) : 0;
   time.Start(1, size, empty);
   const uint64_t first = start & ~(kPage - 1);
   if (empty != 0) madvise(reinterpret_cast<void*>(first), start + size - first, MADV_POPULATE_READ);

@@ -9,6 +9,7 @@
 
 #include "tests/allocator/core_fixture.h"
 #include "tests/allocator/motion_helpers.h"
+#include "tests/allocator/residency/pause_helpers.h"
 #include "tests/allocator/residency/plan/plan_of.h"
 #include "tests/fakes/wait_until.h"
 
@@ -102,6 +103,22 @@ TEST_F(DemoterTest, WhatThePlanUsesAgainStays) {
   };
   EXPECT_EQ(on_disk(blocks[0]), 0) << "it left first";
   EXPECT_GT(on_disk(blocks[1]), 0);
+  ExpectRight(device, blocks);
+}
+
+// A plan uses nothing that is paused before its resume, which may be hours away.
+TEST_F(DemoterTest, WhatIsPausedGoesOnThoughThePlanUsesIt) {
+  CoreDevice device(setup_);
+  std::vector<CUdeviceptr> blocks;
+  for (uint64_t i = 1; i <= 4; ++i) blocks.push_back(Filled(device, i));
+  const auto plan = PlanOf({1'000'000, 1'000'000}, device->Stats().launches);
+  for (size_t i = 0; i < blocks.size(); ++i) plan->uses.push_back(device.addresses().Find(blocks[i]).raw());
+  plan->launches[1] = {0, static_cast<uint32_t>(blocks.size())};
+  device->SetPlan(plan);
+  AwaitPolls(device, 5);
+  Pause(device);
+  EXPECT_TRUE(HostComesFree(device));
+  Resume(device);
   ExpectRight(device, blocks);
 }
 

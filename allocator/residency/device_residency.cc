@@ -52,7 +52,8 @@ absl::Status DeviceResidency::Components::Start() {
                                             &*plan_runner, &*probe, &*demoter});
   pauser.emplace(&core,
                  Pauser::Parts{&charges, &clean, &*soft, &*evictor, &*faulter, &*claims, &*plan_runner,
-                               [this] { return releaser->ReleaseFree(); }},
+                               [this] { return releaser->ReleaseFree(); },
+                               [this] { return releaser->EmptyCache(); }},
                  wake);
   return absl::OkStatus();
 }
@@ -304,7 +305,6 @@ absl::Status DeviceResidency::Pause(const PauseScope& scope, PauseStats* stats) 
     return components_->charges.chunks(lock).created() * core_->chunk_bytes;
   };
   const uint64_t before = created_bytes();
-  if (scope.tag == 0) components_->releaser->EmptyCache().IgnoreError();  // what stays is counted
   const absl::Status status = components_->pauser->Pause(scope, stats);
   const uint64_t remaining = created_bytes();
   stats->released_bytes += before - std::min(before, remaining);

@@ -60,12 +60,14 @@ Pauser::Pauser(Core* core, const Parts& parts, std::function<void()> wake)
       claims_(parts.claims),
       planned_(parts.planned),
       release_free_(parts.release_free),
+      empty_cache_(parts.empty_cache),
       wake_(std::move(wake)) {}
 
 // ---- Away.
 
 absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
-  Run run{{}, stats, os::Clock::System()->NowNanos()};
+  Run run = {.stats = stats, .began = os::Clock::System()->NowNanos()};
+  if (scope.tag == 0) empty_cache_().IgnoreError();  // what stays is counted
   {
     TableLock lock(core_->table);
     if (core_->stopped.load()) return core_->StopStatus();
@@ -80,20 +82,22 @@ absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
   const os::Wait wait(core_->waits, os::WaitKind::kPause,
                       std::to_string(run.leaving.size()) + " blocks to leave");
   absl::Status status;
-  bool more = true;
   {
     const TableLock lock(core_->table);
     runs_.push_back(&run);
     cancels_prefetches_ = true;
   }
-  if (!SPILLWAY_MUTANT(kPauseUnheard)) wake_();
-  while (more) {
-    {
-      TableLock lock(core_->table);
-      more = status.ok() && !run.leaving.empty();
-      if (more) status = core_->AwaitChangeLocked(&lock, wait);
-    }
-    release_free_().IgnoreError();  // the device keeps the error
+  for (bool more = true; more && status.ok();) {
+    if (!SPILLWAY_MUTANT(kPauseUnheard)) wake_();
+    status = AwaitLeaving(&run, wait);
+    if (scope.tag != 0 || !status.ok()) break;
+    empty_cache_().IgnoreError();
+    TableLock lock(core_->table);
+    // A job that goes on, or is resumed by now, may always free more.
+    if (scope.by != PausedBy::kOutside || !core_->table.pauses_new(lock)) break;
+    const bool freed = AnyLocked(lock, {BlockState::kCached, BlockState::kFaulting, BlockState::kEvicting});
+    more = AddHandedOutLocked(lock, &run) || freed;
+    if (freed) status = core_->AwaitChangeLocked(&lock, wait);  // other streams still use them, or transfers
   }
   {
     const TableLock lock(core_->table);
@@ -103,6 +107,35 @@ absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
     Resume(scope, /*wait=*/false).IgnoreError();  // undoes a pause that the user's limit of waits has ended
   stats->nanos += os::Clock::System()->NowNanos() - run.began;
   return status;
+}
+
+absl::Status Pauser::AwaitLeaving(Run* run, const os::Wait& wait) {
+  absl::Status status;
+  for (bool more = true; more;) {
+    {
+      TableLock lock(core_->table);
+      more = status.ok() && !run->leaving.empty();
+      if (more) status = core_->AwaitChangeLocked(&lock, wait);
+    }
+    release_free_().IgnoreError();  // the device keeps the error
+  }
+  return status;
+}
+
+bool Pauser::AnyLocked(const TableLock& lock, std::initializer_list<BlockState> states) const {
+  return std::ranges::any_of(states, [&](BlockState state) {
+    lock.Covers(core_->table);
+    return core_->table.CountLocked(lock, state) > 0;
+  });
+}
+
+bool Pauser::AddHandedOutLocked(const TableLock& lock, Run* run) {
+  core_->table.ForEachLocked(lock, BlockState::kResident, [&](Block* block) {
+    const Entry entry = {block, block->allocation.generation};
+    if (!block->paused() || !block->pause.no_bytes) return;
+    if (std::ranges::find(run->staying, entry) == run->staying.end()) run->leaving.push_back(entry);
+  });
+  return !run->leaving.empty();
 }
 
 absl::Status Pauser::MarkLocked(TableLock* lock, const PauseScope& scope, Run* run) {
@@ -184,7 +217,7 @@ bool Pauser::StartLeavingLocked(const TableLock& lock) {
       // This includes blocks that are spilled again by now, since an eviction had begun or a fetch was taken
       // back.
       if (PausedStill(entry) && !entry.stays) DropLocked(lock, entry.block);
-      if (SettledLocked(lock, entry, *run)) continue;
+      if (SettledLocked(lock, entry, run)) continue;
       entries[kept++] = entry;
       if (victims.size() < most && MayStart(*entry.block, now) &&
           std::ranges::find(victims, entry.block) == victims.end())
@@ -199,17 +232,19 @@ bool Pauser::StartLeavingLocked(const TableLock& lock) {
   return ended || !victims.empty();
 }
 
-bool Pauser::SettledLocked(const TableLock& lock, const Entry& entry, const Run& run) {
+bool Pauser::SettledLocked(const TableLock& lock, const Entry& entry, Run* run) {
   const Block& block = *entry.block;
-  PauseStats* const stats = run.stats;
+  PauseStats* const stats = run->stats;
   const uint64_t bytes = block.chunks * core_->chunk_bytes;
   if (!PausedStill(entry)) return true;
   const bool prepares = block.pins > 0 && !SPILLWAY_MUTANT(kPauseForgetsPins);
   if (block.memory.mapping || prepares) return false;  // a launch in preparation ends first
-  if (entry.stays) {
-    stats->pinned_bytes += bytes;
+  const auto stays = [&](uint64_t* counted) {
+    *counted += bytes;
+    run->staying.push_back(entry);
     return true;
-  }
+  };
+  if (entry.stays) return stays(&stats->pinned_bytes);
   switch (block.state) {
     case BlockState::kEmpty:
       (KeepsBytes(block.pause.region, block.pause.by) ? stats->unused_bytes : stats->dropped_bytes) += bytes;
@@ -227,17 +262,13 @@ bool Pauser::SettledLocked(const TableLock& lock, const Entry& entry, const Run&
     case BlockState::kResident: break;
     default: return false;
   }
-  if (block.pin_reasons != 0 || !core_->MayLeave(block)) {
-    stats->pinned_bytes += bytes;
-    return true;
-  }
-  if (block.eviction.failures == 0 || block.eviction.failed_at < run.began) return false;
+  if (block.pin_reasons != 0 || !core_->MayLeave(block)) return stays(&stats->pinned_bytes);
+  if (block.eviction.failures == 0 || block.eviction.failed_at < run->began) return false;
   const bool gives_up = block.eviction.failures >= kMaxCopyFailures ||
-                        os::Clock::System()->NowNanos() - run.began > kMaxFailingNanos;
+                        os::Clock::System()->NowNanos() - run->began > kMaxFailingNanos;
   if (!gives_up) return false;
-  stats->failed_bytes += bytes;
   if (stats->failure.empty()) stats->failure = std::string(evictor_->first_failure().message());
-  return true;
+  return stays(&stats->failed_bytes);
 }
 
 // Copies one extent at a time, so that the lock is kept no longer than one extent takes. The block changes

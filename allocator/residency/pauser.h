@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <initializer_list>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,7 +40,7 @@ class Pauser {
     Faulter* faulter = nullptr;
     const ClaimQueue* claims = nullptr;
     const PlannedUses* planned = nullptr;
-    std::function<absl::Status()> release_free;  // Releaser::ReleaseFree
+    std::function<absl::Status()> release_free, empty_cache;  // of the Releaser
   };
   // `wake` makes the device's thread look again.
   Pauser(Core* core, const Parts& parts, std::function<void()> wake);
@@ -66,21 +67,33 @@ class Pauser {
     // The block had a long-term pin when the pause began. Nothing was promised for it, so it does not leave,
     // even when that pin ends.
     bool stays = false;
+    bool operator==(const Entry& other) const {
+      return block == other.block && generation == other.generation;
+    }
   };
   // One call of Pause; its thread owns it.
   struct Run {
-    std::vector<Entry> leaving;
-    PauseStats* stats;
+    std::vector<Entry> leaving = {};
+    std::vector<Entry> staying = {};  // counted as pinned or failed
+    PauseStats* stats = nullptr;
     int64_t began = 0;
   };
 
+  // Waits until all that is to leave has left or stays. Memory goes back to the driver meanwhile.
+  absl::Status AwaitLeaving(Run* run, const os::Wait& wait);
   // Promises capacity for the blocks of the scope, marks them and closes their gates. May release the lock
   // before it marks.
   absl::Status MarkLocked(TableLock* lock, const PauseScope& scope, Run* run)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // Whether there is a block in one of these states.
+  bool AnyLocked(const TableLock& lock, std::initializer_list<BlockState> states) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // Adds the blocks that were handed out since everything was paused from outside, with the memory of freed
+  // ones. Returns whether there were any.
+  bool AddHandedOutLocked(const TableLock& lock, Run* run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Whether the entry is done: its block has left, belongs to another life, is wanted again or must stay. A
   // block that is done is counted in the stats.
-  bool SettledLocked(const TableLock& lock, const Entry& entry, const Run& run)
+  bool SettledLocked(const TableLock& lock, const Entry& entry, Run* run)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool StartLeavingLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Gives up the bytes that a paused block has, if they are not kept. Bytes on the GPU are given up only
@@ -107,7 +120,7 @@ class Pauser {
   Faulter* const faulter_;
   const ClaimQueue* const claims_;
   const PlannedUses* const planned_;
-  const std::function<absl::Status()> release_free_;
+  const std::function<absl::Status()> release_free_, empty_cache_;
   const std::function<void()> wake_;
 
   std::vector<Run*> runs_ ABSL_GUARDED_BY(core_->table.mu);

@@ -38,6 +38,7 @@ void PauseModel::OnAllocate(CUdeviceptr address, allocator::BlockRegion region, 
   entry.born = ++changes_;
   // Handed out while everything is paused from outside.
   if (outside_since_ != 0 && since >= outside_since_) entry.paused = BitOf(PausedBy::kOutside);
+  if (outside_touches_) entry.touched = BitOf(PausedBy::kOutside);
   for (const PauseScope* scope : under_way_) {
     if (Covers(*scope, entry)) entry.touched |= BitOf(scope->by);
   }
@@ -53,6 +54,7 @@ void PauseModel::Pause(const PauseScope& scope) {
     entry.touched |= BitOf(scope.by);
     entry.drops += Drops(scope) ? 1 : 0;
   }
+  outside_touches_ |= scope.tag == 0 && scope.by == PausedBy::kOutside;
   under_way_.push_back(&scope);
   PauseStats stats;
   const absl::Status status = world_.residency().Pause(scope, &stats);
@@ -100,7 +102,18 @@ void PauseModel::OnPaused(const PauseScope& scope, const PauseStats& stats, uint
   }
   if (there > stats.pinned_bytes + stats.failed_bytes)
     scheduler().Fail("a pause has returned, and a paused block has chunks" + world_.Describe());
+  if (scope.tag == 0 && scope.by == PausedBy::kOutside) CheckGivenBack(stats);
   if (stats.failed_bytes > 0 && !may_fail_) CheckFailed(stats);
+}
+
+// Memory that was freed or handed out during the pause is given back, too.
+void PauseModel::CheckGivenBack(const PauseStats& stats) const ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  const allocator::TableLock lock{allocator::TableLock::AlreadyLocked()};  // nobody else runs
+  uint64_t there = 0;
+  for (const BlockState state : {BlockState::kResident, BlockState::kCached})
+    there += world_.core()->table.ChunksLocked(lock, state) * world_.chunk_bytes();
+  if (there > stats.pinned_bytes + stats.failed_bytes)
+    scheduler().Fail("a pause of everything has returned, and blocks have chunks" + world_.Describe());
 }
 
 // A place was promised for all that is paused. It may be taken by blocks that are charged a place on the GPU
@@ -131,6 +144,7 @@ void PauseModel::Resume(const PauseScope& scope, bool wait) {
   const absl::Status status = world_.residency().Resume(scope, wait);
   if (!status.ok() && !may_fail_) scheduler().Fail("a resume returns " + status.ToString());
   const bool alone = changes_ == since && under_way_.empty();
+  if (alone && scope.tag == 0 && scope.by == PausedBy::kOutside) outside_touches_ = false;
   last_resume_ = ++changes_;
   --resuming_;
   for (auto& [address, entry] : blocks_) {

@@ -62,6 +62,7 @@ class PauseModel {
   // Marks the blocks of a pause that has returned at `since` changes, and looks at what it has left.
   void OnPaused(const allocator::PauseScope& scope, const allocator::PauseStats& stats, uint64_t since);
   void OnTakenBack(const allocator::PauseScope& scope);
+  void CheckGivenBack(const allocator::PauseStats& stats) const;
   void CheckFailed(const allocator::PauseStats& stats) const;
 
   World& world_;
@@ -72,6 +73,7 @@ class PauseModel {
   uint64_t pauses_ = 0;
   uint64_t last_resume_ = 0;    // changes_ when one began or returned last
   int resuming_ = 0;            // resumes that have not returned
+  bool outside_touches_ = false;  // a pause of everything from outside has begun, and no resume has returned
   uint64_t outside_since_ = 0;  // changes_ when a pause of everything from outside returned; 0: it is over
 };
 

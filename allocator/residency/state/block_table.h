@@ -68,6 +68,7 @@ class BlockTable {
   void ResumeLocked(const TableLock& lock, Block* block, PausedBy by) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Sets whether blocks that become live are paused from outside. Such blocks need no place elsewhere.
   void PauseNewLocked(const TableLock& lock, bool on) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { pause_new_ = on; }
+  bool pauses_new(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return pause_new_; }
   // Chunks of paused live blocks that may leave and whose bytes are kept.
   uint64_t PausedChunksLocked(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     return paused_chunks_;

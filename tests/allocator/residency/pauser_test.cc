@@ -12,6 +12,7 @@
 #include "tests/allocator/copy_helpers.h"
 #include "tests/allocator/residency/pause_helpers.h"
 #include "tests/fakes/faulty_engine.h"
+#include "tests/fakes/gate.h"
 
 namespace spillway::allocator {
 namespace {
@@ -289,6 +290,29 @@ TEST(PauserTest, ALaunchThatWasOnItsWayEndsFirst) {
   EXPECT_EQ(stats.host_bytes, 2 * kBlock);
   Resume(device);
   EXPECT_EQ(Wrong(device, blocks[0], 8), 0u);
+}
+
+// The GPU still uses the block when the pause begins. It is freed before it can leave, and its memory is handed
+// out again.
+TEST(PauserTest, WhatIsFreedAndHandedOutMeanwhileLeavesTooIfThePauseIsFromOutside) {
+  CoreDevice device(WithHost());
+  const CUdeviceptr block = FilledIn(device, {}, 1);
+  const tests::Gate work;
+  ASSERT_EQ(device.Launch(nullptr, {block}, [wait = work.Wait()](const auto&) { wait(); }), CUDA_SUCCESS);
+  PauseStats stats;
+  std::thread pause([&] { EXPECT_TRUE(device->Pause(kFromOutside, &stats).ok()); });
+  EXPECT_TRUE(tests::WaitUntil([&] {
+    const TableLock lock(device->core()->table);
+    return BlockAt(device, block)->paused();
+  }));
+  EXPECT_TRUE(device->Free(block).ok());
+  EXPECT_EQ(device.MustAllocate(kBlock), block);
+  work.Open();
+  pause.join();
+  EXPECT_EQ(stats.remaining_bytes, 0u);
+  Resume(device, kFromOutside);
+  EXPECT_EQ(FillOne(device, block, 2), CUDA_SUCCESS);
+  EXPECT_EQ(Wrong(device, block, 2), 0u);
 }
 
 // The bytes of the dropped block were wanted by a launch that had passed its gate: it runs, and then they go.

@@ -2,12 +2,14 @@
 """Share of time that the GPU lost, by kind of job: the planner beside least recently used, on simcuda.
 
     build/venv/bin/python bench/lost_share.py [--build build] [--runs 3] [--steps 12] [--kernel-us 1000] [--transfers 0.5]
-                                              [--no-products] [--kinds static,varlen,...] [--json FILE]
+                                              [--by-fetches] [--no-products] [--kinds static,varlen,...] [--json FILE]
 
 The jobs are those of tests/jobs/changing_script.py. Kernels are padded to --kernel-us. A run with all its memory gives the
 peak, the bits that all others must have, and the time of an iteration. The others have half of the peak, host memory that
-suffices, and a link on which the other half takes --transfers of an iteration in each direction. Of each policy there are
---runs runs, by turns, and the median counts. Share: lost_seconds (all causes) over the time of the iterations behind the
+suffices, and a link on which the other half takes --transfers of an iteration in each direction. With --by-fetches the link
+is such that the bytes that the planner fetches in an iteration, on a link without a limit, take that time: an iteration that
+goes over its memory several times moves more than the other half. Of each policy there are --runs runs, by turns, and the
+median counts. Share: lost_seconds (all causes) over the time of the iterations behind the
 first third. Goals: at most 0.65 of what lru loses for each kind, and 0.5 in the mean.
 """
 
@@ -39,6 +41,7 @@ def arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kernel-us", type=int, default=1000, help="least time of a kernel, in microseconds")
     parser.add_argument("--transfers", type=float, default=0.5)
+    parser.add_argument("--by-fetches", action="store_true", help="the link is by what the planner fetches, not by the peak")
     parser.add_argument("--no-products", action="store_true", help="without large matrix products, for a busy machine: bits say less")
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(KINDS))
     parser.add_argument("--json", type=Path)
@@ -54,7 +57,8 @@ class Kind:
         self.bits = [whole.keys[key] for key in BITS]
         self.peak = whole.keys["peak_bytes"]
         self.seconds = statistics.median(note["seconds"] for note in self.counted(whole))
-        self.link = self.peak / 2 / (args.transfers * self.seconds)
+        moved = self.fetched() if args.by_fetches else self.peak / 2
+        self.link = moved / (args.transfers * self.seconds)
 
     def run(self, mode, cap, *costs):
         machine = job.Machine("simcuda", self.work, build=self.args.build.resolve(),
@@ -70,13 +74,23 @@ class Kind:
     def counted(self, run):
         return run.report["notes"][self.args.steps // 3 :]
 
-    def capped(self, policy):
-        """The share of time that the GPU lost, and the seconds of an iteration."""
+    def half(self, policy, *costs):
+        """The counted notes of a run with half of the peak, and the one before them."""
         cap = job.Cap(self.peak // 2, job.size_text(4 * self.peak), "none", {"policy": policy})
-        done = self.run(job.PRELOAD, cap, "--copy-bandwidth", str(int(self.link)))
+        done = self.run(job.PRELOAD, cap, *costs)
         if [done.keys[key] for key in BITS] != self.bits:
             raise SystemExit(f"{self.name}, {policy}: other results than with all its memory")
         before, *notes = done.report["notes"][self.args.steps // 3 - 1 :]
+        return before, notes
+
+    def fetched(self):
+        """Bytes that the planner fetches in an iteration."""
+        before, notes = self.half("plan")
+        return (notes[-1]["figures"]["fetched_bytes"] - before["figures"]["fetched_bytes"]) / len(notes)
+
+    def capped(self, policy):
+        """The share of time that the GPU lost, and the seconds of an iteration."""
+        before, notes = self.half(policy, "--copy-bandwidth", str(int(self.link)))
         lost = sum(notes[-1]["figures"]["lost_seconds"].values()) - sum(before["figures"]["lost_seconds"].values())
         seconds = [note["seconds"] for note in notes]
         return lost / sum(seconds), statistics.mean(seconds)

@@ -30,6 +30,7 @@ simulation-jobs    random jobs in the simulation for 25 minutes; goes on from SP
 simulation-scenes  60,000 schedules of each scene with two departures, and with three, drawn by SPILLWAY_SAMPLE
 mutants            what catches each of the core's broken rules
 store-stress       10^6 operations of the spill store over real files with drives that fail, 50 seeds; then its broken rules
+streams            jobs that change, recorded with another seed each day and judged; the GPU's lost time of one
 links              schedules on links whose directions share, by the referee
 public-tables      the newest headers of CUDA and the libraries of real drivers against our tables
 asan-core          the memory core's tests under AddressSanitizer and UBSan
@@ -103,6 +104,19 @@ run_store_stress() {
   wait "$half" || status=1
   cat half.log
   "$stress" --mutants --seeds 1..60 --operations 1250 2>/dev/null || status=1
+  return "$status"
+}
+
+# Another seed than those of tests/policy/streams: SPILLWAY_SAMPLE, else the date.
+run_streams() {
+  local tools=$ROOT/tests/policy/streams folder=$ROOT/build/nightly/streams seed=${SPILLWAY_SAMPLE:-$(date +%Y%m%d)} kind files=() status=0
+  build_all && cmake --build "$ROOT/build" --target recording_engine && mkdir -p "$folder" || return 1
+  "$PYTHON" -B "$ROOT/bench/lost_share.py" --build "$ROOT/build" --runs 1 --steps 6 --batch 10 --kinds static || status=1
+  for kind in static varlen layerdrop fifth mixed accumulation moe gan generation; do
+    files+=("$folder/$kind.txt.gz")
+    "$PYTHON" -B "$tools/record.py" "$kind" --seed "$seed" --build "$ROOT/build" --out "${files[-1]}" || status=1
+  done
+  python3 -B "$tools/streams.py" --build "$ROOT/build" "${files[@]}" || status=1
   return "$status"
 }
 

@@ -195,26 +195,25 @@ absl::StatusOr<std::string> AskJob(const std::string& folder, pid_t pid, const s
                                    std::chrono::milliseconds limit) {
   const std::string path = PathOf(folder, pid);
   SPILLWAY_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
-  SPILLWAY_ASSIGN_OR_RETURN(const int fd, NewSocket(path));
-  const os::Descriptor made(fd);
   const Clock::time_point deadline = Clock::now() + limit;
-  const auto late = [pid] {
-    return absl::DeadlineExceededError(absl::StrCat("process ", pid, " does not answer; it may be stopped"));
-  };
-  // A socket whose queue is full answers EAGAIN.
-  while (const int error = Connect(made.get(), address)) {
+  const auto never = [](const std::string&) { return false; };
+  for (; Clock::now() < deadline; poll(nullptr, 0, 10)) {
+    SPILLWAY_ASSIGN_OR_RETURN(const int fd, NewSocket(path));
+    const os::Descriptor made(fd);
+    const int error = Connect(made.get(), address);
     if (error == ECONNREFUSED) unlink(path.c_str());  // its process was killed
     if (error == ECONNREFUSED || error == ENOENT)
       return absl::NotFoundError(absl::StrCat("process ", pid, " is not a job of yours under Spillway"));
-    if (error != EAGAIN && error != EINTR) return os::StatusFromErrno(error, path);
-    if (Clock::now() >= deadline) return late();
-    poll(nullptr, 0, 10);
+    if (error == EAGAIN || error == EINTR) continue;  // its queue is full
+    if (error != 0) return os::StatusFromErrno(error, path);
+    // On a busy machine this process may stand still for longer than kPatience. The job has closed the
+    // connection then, and is asked again.
+    std::string answer;
+    if (SendAll(made.get(), question + "\n", deadline) && Receive(made.get(), deadline, never, &answer) &&
+        !answer.empty())
+      return answer;
   }
-  std::string answer;
-  const auto never = [](const std::string&) { return false; };
-  if (!SendAll(made.get(), question + "\n", deadline) || !Receive(made.get(), deadline, never, &answer))
-    return late();
-  return answer;
+  return absl::DeadlineExceededError(absl::StrCat("process ", pid, " does not answer; it may be stopped"));
 }
 
 }  // namespace spillway::integration

@@ -56,8 +56,9 @@ class JobSocket {
 // Returns the processes that have a socket in the folder, ascending.
 std::vector<pid_t> JobsIn(const std::string& folder);
 
-// Asks the job of process `pid`. Returns NotFound if there is none, or if only its socket is left, which is
-// removed then. Returns DeadlineExceeded if it does not answer within `limit`: it may be stopped.
+// Asks the job of process `pid`, and asks again if the connection ends without an answer. Returns NotFound if
+// there is none, or if only its socket is left, which is removed then. Returns DeadlineExceeded if it does
+// not answer within `limit`: it may be stopped.
 absl::StatusOr<std::string> AskJob(const std::string& folder, pid_t pid, const std::string& question,
                                    std::chrono::milliseconds limit);
 

@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 #include <unistd.h>
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -60,8 +61,9 @@ TEST(SpillStoreSpaceTest, EachDirectoryHasFreeSlotsAhead) {
   for (int block = 0; block < 20; ++block) {
     for (const SlotId slot : Reserve(store.get(), 16)) ++taken[slot.directory];
     EXPECT_TRUE(tests::WaitUntil([&] {
-      const std::vector<DirectoryStats> now = store->stats().directories;
-      return now[1].file_bytes / kSlotBytes - now[1].slots_in_use >= 12;
+      return std::ranges::all_of(store->stats().directories, [](const DirectoryStats& now) {
+        return now.file_bytes / kSlotBytes - now.slots_in_use >= 12;
+      });
     })) << block;
   }
   EXPECT_NEAR(taken[1], 3 * taken[0], 40) << taken[0];

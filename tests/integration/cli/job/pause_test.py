@@ -77,6 +77,10 @@ class PauseTest(unittest.TestCase):
         done = subprocess.run([SPILLWAY, *map(str, arguments)], env=self.env, capture_output=True, text=True, timeout=120)
         return done.returncode, done.stdout, done.stderr
 
+    def must(self, *arguments):
+        status, _, err = self.spillway(*arguments)
+        self.assertEqual(status, 0, err)
+
     def state(self):
         try:
             return json.loads((self.folder / "beats").read_text())
@@ -123,31 +127,31 @@ class PauseTest(unittest.TestCase):
 
     def test_paused_twice_it_is_paused_once(self):
         job, pid = self.job()
-        self.assertEqual(self.spillway("pause", pid, pid)[0], 0)
-        self.assertEqual(self.spillway("pause", pid)[0], 0)
+        self.must("pause", pid, pid)
+        self.must("pause", pid)
         self.assertStands()
-        self.assertEqual(self.spillway("resume", pid)[0], 0)
+        self.must("resume", pid)
         self.assertTrue(self.end(job)[0][0])
 
     def test_a_handler_of_the_job_runs_while_it_is_paused(self):
         job, pid = self.job()
-        self.assertEqual(self.spillway("pause", pid)[0], 0)
+        self.must("pause", pid)
         self.assertStands()
         os.kill(pid, signal.SIGTERM)
         self.assertStands()
-        self.assertEqual(self.spillway("resume", pid)[0], 0)
+        self.must("resume", pid)
         (right, handled, refused), _ = self.end(job)
         self.assertEqual((right, handled, refused), (True, 1, 1), "the launch that waited was refused, and was tried again")
 
     def test_a_job_that_is_killed_while_it_is_paused_leaves_nothing(self):
         job, pid = self.job(SPILLWAY_HOST_MEMORY="0", SPILLWAY_DIRS=self.env["XDG_RUNTIME_DIR"])
-        self.assertEqual(self.spillway("pause", pid)[0], 0)
+        self.must("pause", pid)
         self.kill(job)
         self.assertNothingIsLeft(pid)
 
     def test_a_job_that_is_interrupted_while_it_is_paused_ends(self):
         job, pid = self.job(SPILLWAY_HOST_MEMORY="0", SPILLWAY_DIRS=self.env["XDG_RUNTIME_DIR"])
-        self.assertEqual(self.spillway("pause", pid)[0], 0)
+        self.must("pause", pid)
         self.assertStands()
         os.kill(pid, signal.SIGINT)
         _, err = job.communicate(timeout=60)

@@ -9,8 +9,8 @@ peak, the bits that all others must have, and the time of an iteration. The othe
 suffices, and a link on which the other half takes --transfers of an iteration in each direction. With --by-fetches the link
 is such that the bytes that the planner fetches in an iteration, on a link without a limit, take that time: an iteration that
 goes over its memory several times moves more than the other half. Of each policy there are --runs runs, by turns, and the
-median counts. Share: lost_seconds (all causes) over the time of the iterations behind the
-first third. Goals: at most 0.65 of what lru loses for each kind, and 0.5 in the mean.
+median counts. Share: lost_seconds (all causes) over the time of the iterations behind the first third. Goals: at most 0.65 of
+what lru loses for each kind, and 0.5 in the mean.
 """
 
 import argparse

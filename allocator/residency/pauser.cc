@@ -95,9 +95,12 @@ absl::Status Pauser::Pause(const PauseScope& scope, PauseStats* stats) {
     TableLock lock(core_->table);
     // A job that goes on, or is resumed by now, may always free more.
     if (scope.by != PausedBy::kOutside || !core_->table.pauses_new(lock)) break;
-    const bool freed = AnyLocked(lock, {BlockState::kCached, BlockState::kFaulting, BlockState::kEvicting});
-    more = AddHandedOutLocked(lock, &run) || freed;
-    if (freed) status = core_->AwaitChangeLocked(&lock, wait);  // other streams still use them, or transfers
+    // Other streams, or transfers, still use what was freed.
+    const size_t freed = core_->table.CountLocked(lock, BlockState::kCached) +
+                         core_->table.CountLocked(lock, BlockState::kFaulting) +
+                         core_->table.CountLocked(lock, BlockState::kEvicting);
+    more = AddHandedOutLocked(lock, &run) || freed > 0;
+    if (freed > 0) status = core_->AwaitChangeLocked(&lock, wait);
   }
   {
     const TableLock lock(core_->table);
@@ -120,13 +123,6 @@ absl::Status Pauser::AwaitLeaving(Run* run, const os::Wait& wait) {
     release_free_().IgnoreError();  // the device keeps the error
   }
   return status;
-}
-
-bool Pauser::AnyLocked(const TableLock& lock, std::initializer_list<BlockState> states) const {
-  return std::ranges::any_of(states, [&](BlockState state) {
-    lock.Covers(core_->table);
-    return core_->table.CountLocked(lock, state) > 0;
-  });
 }
 
 bool Pauser::AddHandedOutLocked(const TableLock& lock, Run* run) {

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <initializer_list>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -84,9 +83,6 @@ class Pauser {
   // Promises capacity for the blocks of the scope, marks them and closes their gates. May release the lock
   // before it marks.
   absl::Status MarkLocked(TableLock* lock, const PauseScope& scope, Run* run)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // Whether there is a block in one of these states.
-  bool AnyLocked(const TableLock& lock, std::initializer_list<BlockState> states) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Adds the blocks that were handed out since everything was paused from outside, with the memory of freed
   // ones. Returns whether there were any.

@@ -204,9 +204,6 @@ void Transfers::StartReadsOf(Queue queue) {
   if (queues_.RateNow(queue) == 0) return;
   if (place_.Waiting() && StartOwnRead(queue)) return;
   if (!waiting.empty()) StartQueuedRead(queue);
-  if (!queues_.copy(queue).active && !waiting.empty() && host_headroom_ && !queues_.IsHost(queue) &&
-      !MayReadAhead(waiting.top()))
-    Promote(queue);
 }
 
 // A read that the next kernel waits for needs free memory only, no headroom.
@@ -227,7 +224,11 @@ bool Transfers::StartOwnRead(Queue queue) {
 
 void Transfers::StartQueuedRead(Queue queue) {
   const CopyQueues::Read read = queues_.reads(queue).top();
-  if (!MayReadAhead(read) || !MayBegin(queue)) return;
+  if (!MayReadAhead(read)) {
+    if (host_headroom_ && !queues_.IsHost(queue)) Promote(queue);
+    return;
+  }
+  if (!MayBegin(queue)) return;
   queues_.reads(queue).pop();
   StartMove(queue, read.part);
 }

@@ -127,10 +127,6 @@ bool Demoter::StartBlockLocked(const TableLock& lock, Block* block, uint64_t wan
 
 int64_t Demoter::PauseNanos() const { return request_.buffers > 0 ? kPauseWhileAsked : kPauseAfterFailure; }
 
-void Demoter::RecordDriveFailure(const absl::Status& status) {
-  if (absl::IsUnavailable(status)) core_->RecordDriveFailure(os::Clock::System()->NowNanos());
-}
-
 bool Demoter::UnderWay(const Block& block, size_t extent) const {
   return std::ranges::any_of(jobs_,
                              [&](const auto& job) { return job->block == &block && job->extent == extent; });
@@ -149,8 +145,12 @@ bool Demoter::TakeStaging(PinnedBuffer* staging) {
 
 bool Demoter::TakeSlot(io::SlotId* slot) {
   const absl::StatusOr<std::vector<io::SlotId>> taken = core_->parts.disk->TakeSlots(1);
-  if (absl::IsResourceExhausted(taken.status())) again_at_ = os::Clock::System()->NowNanos() + PauseNanos();
-  RecordDriveFailure(taken.status());
+  const int64_t now = os::Clock::System()->NowNanos();
+  if (absl::IsResourceExhausted(taken.status())) again_at_ = now + PauseNanos();
+  // Unavailable: files are being grown, or a closed directory may come back.
+  if (absl::IsUnavailable(taken.status()) &&
+      std::ranges::any_of(core_->parts.disk->stats().directories, &io::DirectoryStats::closed))
+    core_->RecordDriveFailure(now);
   if (!taken.ok()) return false;
   *slot = taken->front();
   return true;
@@ -181,8 +181,9 @@ void Demoter::FinishLocked(const TableLock& lock, const Job& job, const absl::St
   const bool same = job.block->state == BlockState::kSpilled && job.block->table.moves == job.moves;
   if (!status.ok()) {
     os::Log(os::LogLevel::kWarn, "bytes stay in host memory: " + std::string(status.message()));
-    again_at_ = os::Clock::System()->NowNanos() + PauseNanos();
-    RecordDriveFailure(status);
+    const int64_t now = os::Clock::System()->NowNanos();
+    again_at_ = now + PauseNanos();
+    if (absl::IsUnavailable(status)) core_->RecordDriveFailure(now);
   }
   if (!status.ok() || !same) {
     core_->parts.disk->ReleaseSlot(job.slot);

@@ -63,7 +63,6 @@ class Demoter {
   int64_t PauseNanos() const;
   bool TakeStaging(PinnedBuffer* staging);
   bool TakeSlot(io::SlotId* slot);
-  void RecordDriveFailure(const absl::Status& status);
   bool UnderWay(const Block& block, size_t extent) const;
 
   Core* const core_;

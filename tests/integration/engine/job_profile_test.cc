@@ -150,8 +150,12 @@ TEST_F(JobProfileTest, ADirectoryKeepsItsSpeedOverRunsWithoutIt) {
   EXPECT_EQ(speeds(), (std::map<uint64_t, io::DriveSpeed>{
                           {slow, {1e8, 0}}, {fast, {3e8, 2e8}}, {DrivesNumber({"/new"}), {5e9, 6e9}}}))
       << "3.1e8 is no news";
-  const uint64_t last = ReadProfile(path_)->directories.back().directory;
-  EXPECT_EQ(last, slow) << "the least recently used is the first to go when the file is full";
+  JobProfile third(path_, &devices_, &functions_);
+  third.Begin(kKey, {});
+  third.Keep(1, std::vector{At("/slow", 2e8, 0)});
+  const std::vector<DirectorySpeed> found = ReadProfile(path_)->directories;
+  EXPECT_EQ(found.front().directory, slow) << "of this run";
+  EXPECT_EQ(found.back().directory, fast) << "not used for longest: the first to go when the file is full";
 }
 
 TEST_F(JobProfileTest, TheStoreOfTheNextRunBeginsWithTheSpeeds) {

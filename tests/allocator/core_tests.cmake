@@ -24,7 +24,7 @@ spillway_test(residency_test
     residency/transfer/claim_queue_test.cc residency/transfer/copy_in_test.cc residency/transfer/demoter_test.cc
     residency/transfer/evictor_test.cc residency/state/reach_test.cc
     residency/transfer/faulter_test.cc residency/transfer/reclaimer_test.cc
-    ../fakes/faulty_engine.cc
+    ../fakes/faulty_engine.cc ../fakes/memory_engine.cc
   DEPS spillway_core_fixture LABELS unit)
 spillway_tests_by_file(core_tests
   SOURCES

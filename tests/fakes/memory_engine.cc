@@ -22,6 +22,7 @@ class MemoryEngine : public IoEngine {
   size_t capacity() const override { return options_.capacity; }
 
   void Submit(std::span<const IoRequest> requests) override {
+    if (options_.on_submit) std::ranges::for_each(requests, options_.on_submit);
     os::MutexLock lock(&mu_);
     for (const IoRequest& request : requests) {
       const int32_t result = Transfer(request);

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "io/engine/engine.h"
@@ -18,6 +19,8 @@ struct MemoryEngineOptions {
   uint32_t files = 1;
   std::chrono::nanoseconds latency{0};
   double bytes_per_second = 0;  // 0: without end
+  std::function<void(const IoRequest&)>
+      on_submit{};  // sees each request first, on the thread that submits it
 };
 
 std::unique_ptr<IoEngine> MakeMemoryEngine(const MemoryEngineOptions& options);

@@ -181,11 +181,11 @@ TEST_F(DeviceErrorTest, ALaunchEndsThePausesOfWhatFailedBefore) {
 
 // Pauses end when the test says so. The first is of 10 ms, each of the next ten twice as long as the one before.
 TEST_F(DeviceErrorTest, ABlockThatCannotLeaveIsTriedLessAndLess) {
-  CoreSetup setup = WithFailures();
-  setup.free_reserve_bytes = 2 * kBlock;  // the background wants headroom all the time
-  CoreDevice device(setup);
+  CoreDevice device(WithFailures());
   const std::vector<CUdeviceptr> blocks = Blocks(device);
   copies_out.store(CUDA_ERROR_INVALID_VALUE);
+  device->core()->free_reserve_bytes.store(16 *
+                                           kBlock);  // from here on the background wants all of them to leave
   const auto for_each_on_gpu = [&](const auto& visit) {
     const TableLock lock(device->core()->table);
     for (const CUdeviceptr block : blocks) {

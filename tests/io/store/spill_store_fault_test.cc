@@ -33,8 +33,9 @@ class SpillStoreFaultTest : public ::testing::Test {
     options.checksum = checksum;
     options.request_timeout = std::chrono::milliseconds(300);
     options.retry_time = std::chrono::milliseconds(100);
+    // In memory: a file on a busy machine may be silent for longer than that.
     options.wrap_engine = [this, plan](std::unique_ptr<IoEngine> inner, size_t) {
-      return MakeFaultyEngine(std::move(inner), plan, counters_);
+      return MakeFaultyEngine(MakeMemoryEngine({.capacity = inner->capacity()}), plan, counters_);
     };
     std::unique_ptr<SpillStore> store = MakeStore(std::move(options));
     slot_ = Reserve(store.get(), 1)[0];

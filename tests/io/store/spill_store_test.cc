@@ -8,12 +8,15 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cstring>
 #include <set>
 
 #include "io/engine/aligned_buffer.h"
 #include "io/os/sync.h"
+#include "tests/fakes/drive_engine.h"
 #include "tests/fakes/memory_engine.h"
+#include "tests/fakes/wait_until.h"
 #include "tests/io/store_helpers.h"
 
 namespace spillway::io {
@@ -96,7 +99,8 @@ TEST_P(SpillStoreTest, RefusesToReadWhatIsNotThere) {
   EXPECT_TRUE(absl::IsFailedPrecondition(ReadSync(store.get(), slot, data.data(), 2 * kPageBytes)));
 }
 
-// One request at a time on a slow disk, so that the order shows.
+// One request at a time. The drive holds the first until all are there. The order on the drive is compared:
+// several threads report the ends.
 class SpillStoreOrderTest : public ::testing::Test {
  protected:
   static constexpr size_t kSlots = 4;
@@ -105,11 +109,11 @@ class SpillStoreOrderTest : public ::testing::Test {
     SpillStoreOptions options = SmallOptions(directory_.path());
     options.requests_in_flight = 1;
     options.request_bytes = kSlotBytes;
-    options.wrap_engine = [](std::unique_ptr<IoEngine>, size_t) {
+    options.wrap_engine = [this](std::unique_ptr<IoEngine>, size_t) {
       MemoryEngineOptions memory;
       memory.capacity = 1;
-      memory.latency = std::chrono::milliseconds(50);
-      return MakeMemoryEngine(memory);
+      memory.on_submit = [this](const IoRequest& request) { Record(request); };
+      return std::make_unique<DriveEngine>(drive_, MakeMemoryEngine(memory));
     };
     store_ = MakeStore(std::move(options));
     slots_ = Reserve(store_.get(), kSlots);
@@ -120,14 +124,20 @@ class SpillStoreOrderTest : public ::testing::Test {
   }
 
   void Read(size_t i, Priority priority) {
-    store_->Read(slots_[i], back_[i]->data(), kPageBytes, priority,
-                 [this, i, done = waiter_.Expect()](const absl::Status& status) {
-                   {
-                     os::MutexLock lock(&mu_);
-                     if (status.ok()) order_.push_back(i);
-                   }
-                   done(status);
-                 });
+    store_->Read(slots_[i], back_[i]->data(), kPageBytes, priority, waiter_.Expect());
+  }
+
+  void ReadOnBusyDisk(size_t i) {
+    drive_->Set(IoOp::kRead, Drive::kHolds);
+    Read(i, Priority::kDemand);
+    ASSERT_TRUE(tests::WaitUntil([&] { return drive_->touched(IoOp::kRead) == 1; }));
+  }
+
+  void Record(const IoRequest& request) {
+    os::MutexLock lock(&mu_);
+    const auto read =
+        std::ranges::find(back_, request.buffer, [](const auto& buffer) { return buffer->data(); });
+    if (read != back_.end()) order_.push_back(static_cast<size_t>(read - back_.begin()));
   }
 
   std::vector<size_t> Order() {
@@ -135,33 +145,36 @@ class SpillStoreOrderTest : public ::testing::Test {
     return order_;
   }
 
+  const std::shared_ptr<Drive> drive_ = std::make_shared<Drive>();
   TestDirectory directory_;
   AlignedBuffer data_;
   std::vector<std::unique_ptr<AlignedBuffer>> back_;
   std::vector<SlotId> slots_;
   Waiter waiter_;
   os::Mutex mu_{os::LockRank::kRuntime};
-  std::vector<size_t> order_ ABSL_GUARDED_BY(mu_);  // of the reads that succeeded, by place
+  std::vector<size_t> order_ ABSL_GUARDED_BY(mu_);  // of the reads on the disk, by place
   std::unique_ptr<SpillStore> store_;               // last: its callbacks use the above
 };
 
 TEST_F(SpillStoreOrderTest, DemandGoesFirstAndPromotedReadsFollowIt) {
-  Read(0, Priority::kDemand);  // keeps the disk busy
+  ReadOnBusyDisk(0);
   Read(1, Priority::kPrefetch);
   Read(2, Priority::kPrefetch);
   Read(3, Priority::kDemand);
   store_->Promote(slots_[2]);
+  drive_->Heal();
   waiter_.WaitAll();
   EXPECT_EQ(Order(), (std::vector<size_t>{0, 3, 2, 1}));
 }
 
 TEST_F(SpillStoreOrderTest, CancelsPrefetchReadsThatHaveNotBegun) {
-  Read(0, Priority::kDemand);  // keeps the disk busy
+  ReadOnBusyDisk(0);
   Read(1, Priority::kPrefetch);
   Read(2, Priority::kPrefetch);
   Read(3, Priority::kDemand);
   store_->CancelPrefetch(slots_[1]);
   store_->CancelPrefetch(slots_[3]);  // a demand read: goes on
+  drive_->Heal();
   const std::vector<absl::Status> statuses = waiter_.WaitAll();
   EXPECT_TRUE(absl::IsCancelled(statuses[1])) << statuses[1];
   EXPECT_EQ(Order(), (std::vector<size_t>{0, 3, 2}));

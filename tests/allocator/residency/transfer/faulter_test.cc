@@ -14,6 +14,7 @@
 #include "tests/allocator/motion_helpers.h"
 #include "tests/fakes/drive_engine.h"
 #include "tests/fakes/faulty_engine.h"
+#include "tests/fakes/memory_engine.h"
 #include "tests/fakes/wait_until.h"
 
 namespace spillway::allocator {
@@ -110,7 +111,9 @@ TEST(FaulterTest, ABlockThatCannotBeReadRefusesItsLaunchesAndNoOthers) {
   WaitForState(device, block, BlockState::kSpilled);
   drive->Set(io::IoOp::kRead, ENODATA);  // a medium error
   EXPECT_EQ(device.Launch(nullptr, {block}, [](const auto&) {}), CUDA_ERROR_OPERATING_SYSTEM);
-  EXPECT_THAT(device->LastError(), testing::ContainsRegex("a block of 524288 bytes .* cannot be read back, and there is no other copy"));
+  EXPECT_THAT(
+      device->LastError(),
+      testing::ContainsRegex("a block of 524288 bytes .* cannot be read back, and there is no other copy"));
   EXPECT_EQ(StateOf(device, block), BlockState::kSpilled);
   EXPECT_EQ(Wrong(device, other, 7), 0u);
   EXPECT_NE(device.Launch(nullptr, {block, other}, [](const auto&) {}), CUDA_SUCCESS) << "again";
@@ -134,8 +137,9 @@ TEST(FaulterTest, ALaunchWaitsForADriveThatFailsOrIsSilentAndComesBack) {
     setup.host_bytes = 0;
     setup.request_timeout = std::chrono::milliseconds(20);
     const auto drive = std::make_shared<io::Drive>();
+    // In memory: a file on a busy machine is silent for longer than that.
     setup.wrap_engine = [&](std::unique_ptr<io::IoEngine> engine, size_t) {
-      return std::make_unique<io::DriveEngine>(drive, std::move(engine));
+      return std::make_unique<io::DriveEngine>(drive, io::MakeMemoryEngine({.capacity = engine->capacity()}));
     };
     CoreDevice device(setup);
     const CUdeviceptr block = Filled(device, 9);

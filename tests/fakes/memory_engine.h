@@ -19,8 +19,8 @@ struct MemoryEngineOptions {
   uint32_t files = 1;
   std::chrono::nanoseconds latency{0};
   double bytes_per_second = 0;  // 0: without end
-  std::function<void(const IoRequest&)>
-      on_submit{};  // sees each request first, on the thread that submits it
+  // Called with each request, on the submitting thread. May be null.
+  std::function<void(const IoRequest&)> on_submit{};
 };
 
 std::unique_ptr<IoEngine> MakeMemoryEngine(const MemoryEngineOptions& options);

@@ -184,8 +184,8 @@ TEST_F(DeviceErrorTest, ABlockThatCannotLeaveIsTriedLessAndLess) {
   CoreDevice device(WithFailures());
   const std::vector<CUdeviceptr> blocks = Blocks(device);
   copies_out.store(CUDA_ERROR_INVALID_VALUE);
-  device->core()->free_reserve_bytes.store(16 *
-                                           kBlock);  // from here on the background wants all of them to leave
+  // Only now, so that the background cannot have got it before: it wants all blocks to leave.
+  device->core()->free_reserve_bytes.store(16 * kBlock);
   const auto for_each_on_gpu = [&](const auto& visit) {
     const TableLock lock(device->core()->table);
     for (const CUdeviceptr block : blocks) {

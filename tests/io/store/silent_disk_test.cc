@@ -99,7 +99,8 @@ TEST_F(SilentDiskTest, GrowthOnADiskThatDoesNotAnswerIsAWaitThatNamesItAndEnds) 
   EXPECT_TRUE(absl::IsUnavailable(store->TakeSlots(1).status()));  // and does not wait
   const auto start = std::chrono::steady_clock::now();
   store->Shutdown();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1500));
+  // Less than the 30 s after which a request is given up.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   freeze.Thaw();
 }
 
@@ -140,7 +141,8 @@ TEST_P(FrozenTransferTest, ARequestWithoutAnswerIsAWaitAndTheEndDoesNotJoinIt) {
       [&] { return WaitsFor(waits, os::WaitKind::kDrive, "a write to " + path() + " (loop"); }));
   const auto start = std::chrono::steady_clock::now();
   store->Shutdown();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1500));
+  // Less than the 30 s after which a request is given up.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   EXPECT_FALSE(waiter.WaitAll()[0].ok());
   freeze.Thaw();
 }

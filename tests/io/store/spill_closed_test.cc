@@ -239,9 +239,6 @@ TEST_F(SpillClosedTest, ASilentDriveClosesItsDirectoryUntilItAnswers) {
 TEST_F(SpillClosedTest, SlotsAreTakenWhileADriveFallsSilentAndAnswers) {
   SpillStoreOptions options = Options();
   options.request_timeout = milliseconds(20);
-  options.wrap_engine = [this](std::unique_ptr<IoEngine>, size_t) {
-    return std::make_unique<DriveEngine>(drive_, MakeMemoryEngine({}));
-  };
   store_ = MakeStore(options);
   good_ = Reserve(store_.get(), 1);
   // Given up where the machine is busy.

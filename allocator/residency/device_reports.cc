@@ -47,7 +47,8 @@ MachineStats DeviceResidency::Machine() const {
   MachineStats machine;
   {
     const TableLock lock(core_->table);
-    machine.chunk_target_bytes = components_->charges.metrics(lock).target_bytes;
+    const Charges::Metrics metrics = components_->charges.metrics(lock);
+    machine.chunk_target_bytes = metrics.target_bytes + GrowableBytes(metrics);
     machine.pinned_bytes = core_->table.PinnedChunksLocked(lock) * core_->chunk_bytes;
   }
   const LinkMeter::Rates link = core_->link.rates();
@@ -59,6 +60,11 @@ MachineStats DeviceResidency::Machine() const {
   machine.host_out_both_rate = link.both.out;
   machine.host_in_both_rate = link.both.in;
   return machine;
+}
+
+uint64_t DeviceResidency::GrowableBytes(const Charges::Metrics& metrics) const {
+  const GpuShare* const share = core_->parts.share;
+  return share == nullptr || metrics.own_limit_bytes > 0 ? 0 : share->growable_bytes();
 }
 
 void DeviceResidency::AddBlocksLocked(const TableLock& lock, ResidencyStats* stats) const {
@@ -88,10 +94,8 @@ void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) co
   const Charges::Metrics metrics = charges.metrics(lock);
   const uint64_t backed = charges.BackedChunks(lock) * core_->chunk_bytes;
   const uint64_t used = backed + metrics.external_bytes;
-  // The job can also have the memory that other jobs leave on a shared device.
-  const GpuShare* const share = core_->parts.share;
-  const uint64_t growable = share == nullptr || metrics.own_limit_bytes > 0 ? 0 : share->growable_bytes();
-  const uint64_t budget = std::min(metrics.budget_in_force_bytes + growable, metrics.whole_bytes);
+  const uint64_t budget =
+      std::min(metrics.budget_in_force_bytes + GrowableBytes(metrics), metrics.whole_bytes);
   *total_bytes = metrics.whole_bytes;
   *free_bytes = budget - std::min(budget, used);
   // Blocks that a pause has moved out do not show that the GPU was short of memory.

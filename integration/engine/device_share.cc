@@ -88,8 +88,10 @@ bool DeviceShare::RaiseLocked(uint64_t bytes, uint64_t most) {
 void DeviceShare::LowerLocked(uint64_t bytes) {
   const uint64_t rounded = (bytes + kUnitBytes - 1) / kUnitBytes * kUnitBytes;
   if (rounded >= share_) return;
+  const uint64_t before = share_;
   share_ = std::min(share_, residency_.load()->SetShare(rounded));
   shares_.Register(share_, options_.total_bytes);  // if that fails, the others see more than there is
+  growable_.fetch_add(before - share_, std::memory_order_relaxed);
 }
 
 void DeviceShare::ShrinkLocked(const ShareNeed& need) {

@@ -86,7 +86,9 @@ RuntimePlanner::RuntimePlanner(RecordedWorkload recorded, const RuntimeMachine& 
   for (size_t k = 0; k < 2 * workload_.kernels.size(); ++k)
     starts_.push_back(starts_.back() + workload_.kernels[k % workload_.kernels.size()].duration);
   without_ops_ = WithoutOps();
-  if (lifetimes_.PeakLive() <= static_cast<int64_t>(planned_machine_.gpu_bytes)) {
+  // The blocks as recorded, in all the memory: nothing leaves in a job that fits. The host may then wait for
+  // memory that it has freed.
+  if (true_lifetimes_.PeakLive() <= static_cast<int64_t>(machine.machine.gpu_bytes)) {
     Adopt(MakePlan(TransferPlan()));
     forecast_.iteration = forecast_.ideal;
     return;

@@ -19,9 +19,9 @@
 namespace spillway::policy {
 
 struct RuntimeMachine {
-  // gpu_bytes is all memory that the iteration's blocks may ever use; the planner leaves a margin of it.
-  // Whole blocks move: piece_bytes is ignored. Rates are as measured; a guess replaces one that is not
-  // positive.
+  // gpu_bytes is all memory that the iteration's blocks may ever use. The planner leaves a margin of it if
+  // something has to move. Whole blocks move: piece_bytes is ignored. Rates are as measured; a guess replaces
+  // one that is not positive.
   Machine machine;
   bool has_disk = true;  // false: host memory is all there is
   // The planner leaves gpu_bytes / free_part free, for needs that the plan does not foresee.

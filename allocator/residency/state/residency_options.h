@@ -234,8 +234,9 @@ struct ResidencyParts {
 
 // The facts for which a plan is made.
 struct MachineStats {
-  uint64_t chunk_target_bytes = 0;  // part of the budget that our chunks may have now
-  uint64_t pinned_bytes = 0;        // live blocks among them that must stay, in whole chunks
+  // Part of the budget that our chunks may have now; on a shared device, as soon as they need it.
+  uint64_t chunk_target_bytes = 0;
+  uint64_t pinned_bytes = 0;  // live blocks among them that must stay, in whole chunks
   // Bytes a second of each copy queue while it had work, as moving means. 0: not known yet.
   double host_out_rate = 0;
   double disk_out_rate = 0;

@@ -210,6 +210,16 @@ TEST_F(SharedDeviceTest, AResumeAsksForAShareFirst) {
   EXPECT_TRUE(share_.names.empty());
 }
 
+// A share grows as the job asks, so plans are made for what it would get.
+TEST_F(SharedDeviceTest, PlansCountOnWhatTheOthersLeave) {
+  share_.most = 6 * kBlock + kExternalShare;
+  AllocateFilled(device_, 2);
+  EXPECT_EQ(device_->Machine().chunk_target_bytes, 6 * kBlock);
+  Pause(device_);
+  EXPECT_EQ(share_.has, 0u);
+  EXPECT_GE(device_->Machine().chunk_target_bytes, 6 * kBlock);
+}
+
 TEST_F(SharedDeviceTest, FreeMemoryIsWhatTheOthersLeave) {
   uint64_t free = 0, total = 0;
   device_->MemoryInfo(&free, &total);

@@ -291,6 +291,7 @@ TEST_F(DeviceShareTest, APausedJobKeepsWhatItHolds) {
   a_.blocks.paused = true;
   a_.share->Shrink();
   EXPECT_EQ(a_.blocks.share, 36 * kMiB);
+  EXPECT_EQ(a_.share->growable_bytes(), kDevice - 36 * kMiB);
   Need(&b_, 600 * kMiB);
   EXPECT_EQ(b_.blocks.share, 600 * kMiB);
   a_.blocks.paused = false;

@@ -71,6 +71,19 @@ TEST(RuntimePlannerTest, NothingMovesWhenEverythingFits) {
   EXPECT_EQ(planner.forecast().bound, 480 * kMs);
 }
 
+// The margin that plans leave free is no reason to move anything, and neither is the host's run-ahead.
+TEST(RuntimePlannerTest, NothingMovesWhenEverythingJustFits) {
+  RuntimeMachine machine = MachineOf(201 * kMB, 1000 * kMB);
+  machine.run_ahead.launches = 2;
+  RuntimePlanner planner(Mountain(40 * kMs), machine);
+  ASSERT_NE(planner.Plan(), nullptr);
+  EXPECT_TRUE(planner.Plan()->ops.empty());
+  EXPECT_FALSE(planner.Improve());
+  EXPECT_EQ(planner.forecast().iteration, 480 * kMs);
+  machine.machine.gpu_bytes -= kMB;
+  EXPECT_FALSE(RuntimePlanner(Mountain(40 * kMs), machine).Plan()->ops.empty());
+}
+
 TEST(RuntimePlannerTest, NoPlanWhenALaunchDoesNotFit) {
   RuntimePlanner planner(Mountain(40 * kMs), MachineOf(99 * kMB, 1000 * kMB));
   EXPECT_EQ(planner.Plan(), nullptr);

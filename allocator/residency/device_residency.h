@@ -178,7 +178,8 @@ class DeviceResidency : public Residency {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Sets one limit of the budget; the lowest of all limits is in force.
   uint64_t SetLimit(uint64_t (Charges::*set)(TableLock*, uint64_t), uint64_t bytes);
-  // Returns the bytes by which the job's share of the device could grow; 0: the device is not shared.
+  // Returns the bytes by which the job's share of the device could grow; 0: the device is not shared, or the
+  // application's own limit is lower.
   uint64_t GrowableBytes(const Charges::Metrics& metrics) const;
   // Adds the metrics that are counted by visiting all live blocks.
   void AddBlocksLocked(const TableLock& lock, ResidencyStats* stats) const

@@ -42,7 +42,7 @@ class PlanKeeper {
   // Plans of sequences that the tracker has forgotten go.
   void ForgetUnknown();
   // Called when launches have followed the sequence. If the memory to plan for has changed (by external
-  // allocations or refused chunks), the sequence is planned anew at once. All other changes are checked when
+  // allocations, refused chunks or other jobs), the sequence is planned anew at once. All other changes are checked when
   // an iteration has ended, and better plans take over then. Unless it returns kNone, the caller puts
   // Current() in force.
   Change KeepUpToDate(const allocator::Residency* residency);

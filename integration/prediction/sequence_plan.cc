@@ -94,14 +94,17 @@ bool SequencePlan::MemoryChanged(const policy::RuntimeMachine& machine) const {
   const auto changed = [](policy::Bytes now, policy::Bytes then) {
     return Differs(static_cast<double>(now), static_cast<double>(then), kMemoryChange);
   };
-  return changed(machine.machine.gpu_bytes, machine_.machine.gpu_bytes) ||
-         changed(machine.machine.host_bytes, machine_.machine.host_bytes);
+  const policy::Bytes gpu = machine.machine.gpu_bytes, planned = machine_.machine.gpu_bytes;
+  // A plan without moves has no margin.
+  if (gpu < planned && planner_->Fits(planned) && !planner_->Fits(gpu)) return true;
+  return changed(gpu, planned) || changed(machine.machine.host_bytes, machine_.machine.host_bytes);
 }
 
 bool SequencePlan::OutOfDate(const policy::Trace& sequence, const policy::BlockSizes& sizes,
                              const policy::RuntimeMachine& machine, const LearntFacts& facts) const {
   const policy::Machine& now = machine.machine;
   const policy::Machine& then = machine_.machine;
+  if (planner_->Fits(now.gpu_bytes) != planner_->Fits(then.gpu_bytes)) return true;
   for (const auto rate : {&policy::Machine::pcie_in, &policy::Machine::pcie_out, &policy::Machine::ssd_read,
                           &policy::Machine::ssd_write}) {
     if (now.*rate > 0 && Differs(now.*rate, then.*rate, kRateChange)) return true;

@@ -47,7 +47,8 @@ class SequencePlan {
   // Does one slice of work on a better plan. False when there is nothing left to try.
   bool Improve();
 
-  // Whether the memory on the GPU or the host is not what the plan was made for.
+  // Whether the memory on the GPU or the host is not what the plan was made for, or the iteration fits on the
+  // GPU no more.
   bool MemoryChanged(const policy::RuntimeMachine& machine) const;
   // Returns whether it is time to ask OutOfDate, which is less and less often. Called once whenever the job
   // enters the sequence or begins it again.
@@ -58,7 +59,7 @@ class SequencePlan {
   // Takes over how often `before`, which this plan replaces, was due for a check.
   void GoOnFrom(const SequencePlan& before) { turns_ = before.turns_; }
   // Whether rates, kernel times or what is known of writes have changed so much that the plan should be made
-  // anew. Walks the whole sequence, so it is for now and then.
+  // anew, or the iteration fits on the GPU by now. Walks the whole sequence, so it is for now and then.
   bool OutOfDate(const policy::Trace& sequence, const policy::BlockSizes& sizes,
                  const policy::RuntimeMachine& machine, const LearntFacts& facts) const;
   policy::Forecast forecast() const { return Best().forecast(); }

@@ -86,9 +86,8 @@ RuntimePlanner::RuntimePlanner(RecordedWorkload recorded, const RuntimeMachine& 
   for (size_t k = 0; k < 2 * workload_.kernels.size(); ++k)
     starts_.push_back(starts_.back() + workload_.kernels[k % workload_.kernels.size()].duration);
   without_ops_ = WithoutOps();
-  // The blocks as recorded, in all the memory: nothing leaves in a job that fits. The host may then wait for
-  // memory that it has freed.
-  if (true_lifetimes_.PeakLive() <= static_cast<int64_t>(machine.machine.gpu_bytes)) {
+  // The host may have to wait for memory that it has freed.
+  if (Fits(machine.machine.gpu_bytes)) {
     Adopt(MakePlan(TransferPlan()));
     forecast_.iteration = forecast_.ideal;
     return;

@@ -54,6 +54,9 @@ class RuntimePlanner {
   RuntimePlanner(const RuntimePlanner&) = delete;
   RuntimePlanner& operator=(const RuntimePlanner&) = delete;
 
+  // Whether nothing has to leave in so much memory: the blocks as recorded fit, without a margin.
+  bool Fits(Bytes gpu_bytes) const { return true_lifetimes_.PeakLive() <= static_cast<int64_t>(gpu_bytes); }
+
   // The best plan so far. It changes only for a plan that is better by enough to be worth the change. Null
   // when no plan lets the iteration run in this memory: blocks then move on demand.
   std::shared_ptr<const MigrationPlan> Plan() const { return plan_; }

@@ -11,13 +11,15 @@ namespace {
 using allocator::BlockId;
 using Change = PlanKeeper::Change;
 
-// Eight blocks of 2 bytes, of which 8 bytes fit.
+constexpr uint64_t kBlock = 100;
+
+// Eight blocks, of which four fit.
 class PlanKeeperTest : public testing::Test {
  protected:
   PlanKeeperTest() {
-    residency_.stats.chunk_target_bytes = 8;
-    residency_.stats.largest_set_bytes = 4;
-    for (uint32_t block = 1; block <= 8; ++block) recorder_.AddAllocate(BlockId(0, block), 2, 2);
+    residency_.stats.chunk_target_bytes = 4 * kBlock;
+    residency_.stats.largest_set_bytes = 2 * kBlock;
+    for (uint32_t block = 1; block <= 8; ++block) recorder_.AddAllocate(BlockId(0, block), kBlock, kBlock);
   }
   void Launch(uint32_t block) { recorder_.AddLaunch(index_++, 100 + block, SetOf({block})); }
   void RunIteration() {
@@ -62,12 +64,31 @@ TEST_F(PlanKeeperTest, OtherMemoryMakesAPlanAnewAtOnce) {
   ComeToASequence();
   keeper_.Enter(&residency_);
   EXPECT_EQ(keeper_.KeepUpToDate(&residency_), Change::kNone);
-  residency_.stats.chunk_target_bytes = 12;
+  residency_.stats.chunk_target_bytes = 6 * kBlock;
   Launch(1);
   Follow();
   EXPECT_EQ(keeper_.KeepUpToDate(&residency_), Change::kAnew);
-  EXPECT_EQ(keeper_.Current()->budget_bytes, 12u);
+  EXPECT_EQ(keeper_.Current()->budget_bytes, 6 * kBlock - 6 * kBlock / 16);
   EXPECT_EQ(keeper_.KeepUpToDate(&residency_), Change::kNone);
+}
+
+// A plan without moves is of no use once the job does not fit, however little is missing.
+TEST_F(PlanKeeperTest, AJobThatFitsNoMoreIsPlannedAnewAtOnceAndOneThatFitsAgainInTime) {
+  residency_.stats.chunk_target_bytes = 8 * kBlock;
+  ComeToASequence();
+  EXPECT_TRUE(keeper_.Enter(&residency_)->ops.empty());
+  residency_.stats.chunk_target_bytes -= 1;
+  Launch(1);
+  Follow();
+  EXPECT_EQ(keeper_.KeepUpToDate(&residency_), Change::kAnew);
+  EXPECT_FALSE(keeper_.Current()->ops.empty());
+  residency_.stats.chunk_target_bytes += 1;
+  EXPECT_EQ(keeper_.KeepUpToDate(&residency_), Change::kNone) << "in the midst of an iteration";
+  for (uint32_t block = 2; block <= 8; ++block) Launch(block);
+  for (uint32_t block = 8; block >= 1; --block) Launch(block);
+  Follow();
+  EXPECT_EQ(keeper_.KeepUpToDate(&residency_), Change::kAnew);
+  EXPECT_TRUE(keeper_.Current()->ops.empty());
 }
 
 TEST_F(PlanKeeperTest, HintsFollowTheJobUntilItIsNowhere) {

@@ -24,7 +24,7 @@ third-party        jobs that we did not write, at full length
 estimates          what spillway estimate says of six jobs and 20 runs of other sizes
 gpu-rest           the stage of a GPU session that decides nothing at once, played small on simcuda
 gpu-visit          a GPU session, rehearsed with its bundle and paths: as it is, with faults, and the table
-every-call         each call of the system and of the driver fails, once and from then on
+every-call         each call of the system and of the driver fails, once and from then on; each of the system is late
 models             20 seeds of the model tests
 simulation-jobs    random jobs in the simulation for 25 minutes; goes on from SPILLWAY_FIRST_SEED
 simulation-scenes  60,000 schedules of each scene with two departures, and with three, drawn by SPILLWAY_SAMPLE

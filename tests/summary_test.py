@@ -39,6 +39,27 @@ class SummaryTest(unittest.TestCase):
             status, lines = self.run_with(PASSED, case)
             self.assertEqual((status, lines[-1]), (1, "tests: 1 passed, 1 failed, 0 skipped; 10.0 min; logs: build/x"))
 
+    def words_of(self, output):
+        case = f'<testcase name="bad" status="fail" time="1"><system-out>{output}</system-out></testcase>'
+        return [line.strip() for line in self.run_with(case)[1][1:-1]]
+
+    def test_a_failed_test_is_named_with_what_failed(self):
+        googletest = ("[ RUN      ] A.b\na_test.cc:3: Failure\nFailed\nblock 0: wrong\n[  FAILED  ] A.b (3 ms)\n"
+                      "[ RUN      ] A.c\na_test.cc:9: Failure\nblock 1: wrong\n[  FAILED  ] A.c (3 ms)\n[       OK ] A.d")  # fmt: skip
+        expected = ["a_test.cc:3: Failure", "Failed", "block 0: wrong", "a_test.cc:9: Failure", "block 1: wrong"]
+        self.assertEqual(self.words_of(googletest), expected)
+        unit = "FAIL: test_a (__main__.B)\n-----\nTraceback\nAssertionError: 1 != 2\n\n=====\nERROR: test_b\n-----\nRan 2 tests in 3 s"
+        expected = ["FAIL: test_a (__main__.B)", "-----", "Traceback", "AssertionError: 1 != 2", "", "ERROR: test_b", "-----"]
+        self.assertEqual(self.words_of(unit), expected)
+
+    def test_of_long_words_the_beginning_is_shown_and_of_unknown_ones_the_end(self):
+        lines = "\n".join(f"line {number}" for number in range(50))
+        self.assertEqual(self.words_of(lines)[0::11], ["line 38", "line 49"])
+        shown = self.words_of(f"a.cc:1: Failure\n{lines}")
+        self.assertEqual((shown[0], shown[-1], len(shown)), ("a.cc:1: Failure", "line 10", 12))
+        shown = self.words_of("\n".join(f"a.cc:{number}: Failure\nwrong" for number in range(9)))
+        self.assertEqual((len(shown), shown[-1]), (11, "(4 more failures)"))
+
     def test_a_run_without_tests_fails(self):
         self.assertEqual(self.run_with(file=False)[0], 1)
         self.assertEqual(self.run_with(SKIPPED)[0], 1)

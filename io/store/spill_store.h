@@ -192,9 +192,10 @@ class SpillStore {
   SpillStoreStats stats() const;
   SpillSpace space() const;
 
-  // Ends everything within 1 s. Waiting requests get Cancelled; requests under way are waited for. Then the
-  // files are closed, which frees their space. A thread that is stuck in the kernel is left behind. Later
-  // calls of Write and Read get Cancelled. A second call does nothing. Any thread but the store's own.
+  // Ends everything within shutdown_timeout. Waiting requests get Cancelled; requests under way are waited
+  // for. Then the files are closed, which frees their space. A thread that is stuck in the kernel is left
+  // behind. Later calls of Write and Read get Cancelled. A second call does nothing. Any thread but the
+  // store's own.
   void Shutdown();
 
   // For a forked child only: closes descriptors, takes no lock, joins no thread, frees no memory. Only the

@@ -15,11 +15,15 @@
 namespace spillway::io {
 namespace {
 
-// Times since the beginning of Shutdown. An exit handler has 2 s for everything.
-constexpr auto kTransfersEnd = std::chrono::milliseconds(400);  // transfers under way are given up
-constexpr auto kQueuesEnd = std::chrono::milliseconds(650);     // a queue's thread is left behind
-constexpr auto kKeepersEnd = std::chrono::milliseconds(750);    // a keeper is left behind
-constexpr auto kCallbackWait = std::chrono::milliseconds(150);
+// Hundredths of shutdown_timeout, since the beginning of Shutdown.
+constexpr int kTransfersEnd = 40;  // transfers under way are given up
+constexpr int kQueuesEnd = 65;     // a queue's thread is left behind
+constexpr int kKeepersEnd = 75;    // a keeper is left behind
+constexpr int kCallbackWait = 15;  // from then on, and once more in the destructor
+
+std::chrono::nanoseconds Part(const SpillStoreOptions& options, int hundredths) {
+  return options.shutdown_timeout / 100 * hundredths;
+}
 
 }  // namespace
 
@@ -143,10 +147,10 @@ void SpillStore::Impl::Shutdown() {
                                               std::chrono::nanoseconds::zero());
   };
   bool stuck = false;
-  for (const auto& directory : directories_) directory->queue->BeginStop(kTransfersEnd);
+  for (const auto& directory : directories_) directory->queue->BeginStop(Part(options_, kTransfersEnd));
   std::vector<bool> in_use;
   for (const auto& directory : directories_)
-    in_use.push_back(!directory->queue->FinishStop(left(kQueuesEnd)));
+    in_use.push_back(!directory->queue->FinishStop(left(Part(options_, kQueuesEnd))));
   {
     os::MutexLock lock(&mu_);
     for (size_t i = 0; i < directories_.size(); ++i) {
@@ -157,8 +161,8 @@ void SpillStore::Impl::Shutdown() {
     keep_cv_.NotifyAll();
   }
   for (const auto& directory : directories_)
-    stuck = !EndKeeper(directory.get(), start + kKeepersEnd) || stuck;
-  stuck = (pool_ != nullptr && !pool_->WaitUntilIdle(kCallbackWait)) || stuck;
+    stuck = !EndKeeper(directory.get(), start + Part(options_, kKeepersEnd)) || stuck;
+  stuck = (pool_ != nullptr && !pool_->WaitUntilIdle(Part(options_, kCallbackWait))) || stuck;
   os::MutexLock lock(&mu_);
   stuck_ = stuck;
 }
@@ -169,7 +173,7 @@ bool SpillStore::Impl::MayBeFreed() {
     if (stuck_) return false;
   }
   // Calls that were refused after Shutdown still get their callbacks.
-  return pool_ == nullptr || pool_->WaitUntilIdle(kCallbackWait);
+  return pool_ == nullptr || pool_->WaitUntilIdle(Part(options_, kCallbackWait));
 }
 
 void SpillStore::Impl::AbandonAfterFork() {

@@ -20,6 +20,9 @@ absl::Status CheckOptions(const SpillStoreOptions& options) {
   if (options.request_timeout <= std::chrono::nanoseconds::zero()) {
     return absl::InvalidArgumentError("request_timeout must be positive");
   }
+  if (options.shutdown_timeout <= std::chrono::nanoseconds::zero()) {
+    return absl::InvalidArgumentError("shutdown_timeout must be positive");
+  }
   for (const DriveFault& fault : options.faults) {
     if (fault.directory.value_or(0) < options.directories.size()) continue;
     return absl::InvalidArgumentError("a fault of io_faults is for directory " +

@@ -70,6 +70,9 @@ struct SpillStoreOptions {
   // A full disk is not taken as full for this time after Create, because the space of a killed process comes
   // free at the next commit.
   std::chrono::nanoseconds late_frees = std::chrono::seconds(10);
+  // Time limit of Shutdown. Threads that a disk still holds then are left behind, with their descriptors. An
+  // exit handler has 2 s for everything. A test that looks at what is left allows a busy disk more.
+  std::chrono::nanoseconds shutdown_timeout = std::chrono::seconds(1);
   bool allow_any_file_system = false;  // also tmpfs, ramfs and NFS
   const os::Clock* clock = os::Clock::System();
   std::shared_ptr<const SlotCipher> cipher;  // null: the bytes are not encrypted

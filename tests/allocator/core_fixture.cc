@@ -155,6 +155,7 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
     options.directories = {{setup.directory, setup.disk_cap_bytes}};
     options.growth_bytes = setup.growth_bytes;
     options.request_timeout = setup.request_timeout;
+    options.shutdown_timeout = setup.shutdown_timeout;
     options.disk_reserve_bytes = 1 << 20;
     options.wrap_engine = setup.wrap_engine;
     options.checksum = setup.checksum;

@@ -33,6 +33,7 @@ struct CoreSetup {
   std::string directory = "/var/tmp";
   uint64_t growth_bytes = 64 << 20;
   std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
+  std::chrono::nanoseconds shutdown_timeout = std::chrono::seconds(1);
   bool reach = false;      // the host tier is made of handles
   bool grow_ahead = true;  // the tiers have their first capacity before the device starts
   bool may_fail = false;   // the device's context may have failed when the fixture ends

@@ -57,8 +57,8 @@ if(NOT SPILLWAY_ASAN AND NOT SPILLWAY_TSAN)
     SOURCES every_call_test.cc every_call_scenes.cc ../fakes/failing_calls.cc
     DEPS spillway_core_fixture LABELS nightly:every-call TIMEOUT 1800)
   spillway_wrap_calls(every_call_test)
-  # Without the cases that wait for a refusal.
-  add_test(NAME every_call_once COMMAND every_call_test --gtest_filter=-*FromThenOn*)
+  # Without the cases that wait for a refusal or for a late call.
+  add_test(NAME every_call_once COMMAND every_call_test --gtest_filter=-*FromThenOn*:*AreLate*)
   set_tests_properties(every_call_once PROPERTIES TIMEOUT 900 LABELS "unit")
   spillway_brief(every_call_once every_call_test --gtest_filter=*CallsFailOnce/evict_to_disk:*CallsFailOnce/fault_from_disk:*CallsFailOnce/growth)
 endif()

@@ -214,6 +214,8 @@ Report PlayScene(const std::string& name, const std::string& directory, const Fa
     setup.directory = directory;
     setup.growth_bytes = 4 << 20;
     setup.request_timeout = std::chrono::seconds(2);
+    // A thread that a busy drive holds at the end is waited for, since none may be left.
+    setup.shutdown_timeout = 2 * Stage::kLongestWait;
     setup.grow_ahead = scene.prepare != nullptr && name != "growth";
     setup.driver = driver;
     setup.may_fail = true;

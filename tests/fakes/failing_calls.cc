@@ -82,6 +82,7 @@ bool Fails(int call) {
     case FailMode::kFromThenOn: return true;
     case FailMode::kSticky: FailDevice(); return false;  // the call itself answers with it
     case FailMode::kKill: kill(getpid(), SIGKILL); return false;
+    case FailMode::kLate: std::this_thread::sleep_for(kLateness); return false;
   }
   return false;
 }

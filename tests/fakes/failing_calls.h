@@ -6,6 +6,7 @@
 #ifndef SPILLWAY_TESTS_FAKES_FAILING_CALLS_H_
 #define SPILLWAY_TESTS_FAKES_FAILING_CALLS_H_
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,7 +21,10 @@ enum class FailMode {
   kFromThenOn,  // and every later one of that name
   kSticky,      // the n-th call, of the driver, and all later ones answer with a sticky error
   kKill,        // the process is killed at the n-th call
+  kLate,        // the n-th call takes kLateness longer, as on a drive that hiccups
 };
+
+inline constexpr std::chrono::milliseconds kLateness{1500};
 
 struct CallCount {
   std::string name;

@@ -15,6 +15,7 @@
 #include "io/os/clock.h"
 #include "tests/fakes/faulty_engine.h"
 #include "tests/fakes/memory_engine.h"
+#include "tests/fakes/wait_until.h"
 #include "tests/io/store_helpers.h"
 
 namespace spillway::io {
@@ -155,6 +156,7 @@ TEST(ModelledStoreTest, MovesBytesAndEndsWithTransfersUnderWay) {
   TestDirectory directory;
   SpillStoreOptions options = SmallOptions(directory.path());
   options.models.all = {.read_bytes_per_second = 4e8, .write_bytes_per_second = 2e8, .latency_nanos = 80'000};
+  options.shutdown_timeout = tests::kPatience;
   auto store = MakeStore(options);
   AlignedBuffer data(kSlotBytes);
   AlignedBuffer back(kSlotBytes);

@@ -224,6 +224,9 @@ TEST(SpillStoreSpaceTest, RefusesWrongOptions) {
   options.request_bytes = 1000;
   EXPECT_TRUE(absl::IsInvalidArgument(SpillStore::Create(options).status()));
   TestDirectory directory;
+  SpillStoreOptions hasty = SmallOptions(directory.path());
+  hasty.shutdown_timeout = std::chrono::nanoseconds::zero();
+  EXPECT_TRUE(absl::IsInvalidArgument(SpillStore::Create(hasty).status()));
   SpillStoreOptions faulty = SmallOptions(directory.path());
   faulty.faults = {{.directory = 1, .reads = true, .error = EIO, .for_nanos = 1}};
   const absl::Status status = SpillStore::Create(faulty).status();

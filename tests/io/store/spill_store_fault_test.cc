@@ -272,6 +272,27 @@ TEST_F(SpillStoreFaultTest, ShutdownDoesNotWaitForWhatNeverComesBack) {
   EXPECT_TRUE(absl::IsCancelled(store->ReserveSlots(1).status()));
 }
 
+// The default would have given them up by then.
+TEST_F(SpillStoreFaultTest, ShutdownWaitsForLateWritesWithinItsTimeLimit) {
+  Fault late = KindFault(FaultKind::kDelay, IoOp::kWrite, 1, UINT64_MAX);
+  late.delay = std::chrono::milliseconds(1200);
+  FaultPlan plan;
+  plan.faults = {late};
+  SpillStoreOptions options = SmallOptions(directory_.path());
+  options.shutdown_timeout = tests::kPatience;
+  options.wrap_engine = [this, plan](std::unique_ptr<IoEngine> inner, size_t) {
+    return MakeFaultyEngine(MakeMemoryEngine({.capacity = inner->capacity()}), plan, counters_);
+  };
+  std::unique_ptr<SpillStore> store = MakeStore(std::move(options));
+  const SlotId slot = Reserve(store.get(), 1)[0];
+  Waiter waiter;
+  store->Write(slot, data_.data(), kPageBytes, waiter.Expect());
+  ASSERT_TRUE(tests::WaitUntil([&] { return counters_->injected.load() == 1; }));
+  store->Shutdown();
+  const absl::Status written = waiter.WaitAll()[0];
+  EXPECT_TRUE(written.ok()) << written;
+}
+
 TEST_F(SpillStoreFaultTest, ADiskThatIsBusyAtTheEndIsNotOutOfUse) {
   testing::internal::CaptureStderr();
   SpillStoreOptions options = SmallOptions(directory_.path());

@@ -251,6 +251,7 @@ class SpillStoreLimitTest : public ::testing::TestWithParam<EngineKind> {
   SpillStoreOptions Options() {
     SpillStoreOptions options = SmallOptions(directory_.path());
     options.engine = GetParam();
+    options.shutdown_timeout = tests::kPatience;  // descriptors are counted
     return options;
   }
 

@@ -25,6 +25,7 @@
 #include "io/store/spill_file.h"
 #include "io/store/spill_store.h"
 #include "tests/fakes/faulty_engine.h"
+#include "tests/fakes/wait_until.h"
 #include "tests/io/disk_fixture.h"
 
 namespace spillway::io {
@@ -172,6 +173,7 @@ int OpenFilesIn(const std::string& directory) {
 TEST(WrittenAfterForkTest, AChildKeepsNoDescriptor) {
   TestDirectory directory;
   SpillStoreOptions options = SmallOptions(directory.path());
+  options.shutdown_timeout = tests::kPatience;
   RefuseDirect(&options);
   auto store = MakeStore(options);
   EXPECT_GT(OpenFilesIn(directory.path()), 1);

@@ -100,6 +100,8 @@ class HashLoader {
 
   // Starts loading, on a thread of its own. Call it once, before anything else.
   void Begin();
+  // Waits until loading has ended, at most for `longest`. Any thread but the loader's.
+  void Await(std::chrono::nanoseconds longest) { static_cast<void>(thread_.WaitFor(longest)); }
   // Null until the kernel is loaded, and forever when it could not be loaded. Any thread.
   DeviceHash* Get() const { return ready_.load(std::memory_order_acquire); }
   // Called when a hash is wanted and there is none. Writes one line if there will never be one. The device's

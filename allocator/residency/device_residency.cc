@@ -1,12 +1,16 @@
 #include "allocator/residency/device_residency.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "io/os/errno.h"
+#include "io/os/wait.h"
 
 namespace spillway::allocator {
 namespace {
+
+constexpr std::chrono::seconds kMaxHashLoad{10};  // a driver that compiles it takes about one
 
 ResidencyOptions WithDefaults(ResidencyOptions options) {
   if (options.external_share_bytes == 0)
@@ -50,11 +54,11 @@ absl::Status DeviceResidency::Components::Start() {
   plan_runner.emplace(&core, &charges, &log, &*evictor, &*faulter);
   reclaimer.emplace(&core, Reclaimer::Parts{&charges, &addresses, &*evictor, &*faulter, &*claims,
                                             &*plan_runner, &*probe, &*demoter});
-  pauser.emplace(&core,
-                 Pauser::Parts{&charges, &clean, &*soft, &*evictor, &*faulter, &*claims, &*plan_runner,
-                               [this] { return releaser->ReleaseFree(); },
-                               [this] { return releaser->EmptyCache(); }},
-                 wake);
+  pauser.emplace(
+      &core,
+      Pauser::Parts{&charges, &clean, &*soft, &*evictor, &*faulter, &*claims, &*plan_runner,
+                    [this] { return releaser->ReleaseFree(); }, [this] { return releaser->EmptyCache(); }},
+      wake);
   return absl::OkStatus();
 }
 
@@ -122,6 +126,10 @@ absl::Status DeviceResidency::Start() {
                       [this](auto call) { return RepeatWhenFull(kMaxGiveBacks, 0, call); },
                       [this](const AccessSet& set) { return Residency::Pin(set, PinReason::kGraph); }});
   if (core_->options.evict) m.hash.Begin();
+  if (core_->standstill.on()) {  // a block that left without a hash would not stay mapped
+    const os::Wait wait(core_->waits, os::WaitKind::kDriverCall, "the content hash to be loaded");
+    m.hash.Await(kMaxHashLoad);
+  }
   return m.thread->Start();
 }
 

@@ -39,22 +39,23 @@ class JoinableThread {
   // behind. The owner must have asked the thread to end before, since nothing here does.
   bool JoinFor(std::chrono::nanoseconds timeout) {
     if (!thread_.joinable()) return true;
-    bool ended = false;
-    {
-      // This is not thread_.join(), which has no time limit.
-      const int64_t deadline = Clock::System()->NowNanos() + timeout.count();
-      MutexLock lock(&end_->mu);
-      for (int64_t now = 0; !end_->ended && (now = Clock::System()->NowNanos()) < deadline;) {
-        end_->changed.WaitFor(&end_->mu, std::chrono::nanoseconds(deadline - now));
-      }
-      ended = end_->ended;
-    }
+    const bool ended = WaitFor(timeout);  // not thread_.join(), which has no time limit
     if (ended) {
       thread_.join();  // short: the thread has nothing left to do
     } else {
       thread_.detach();
     }
     return ended;
+  }
+  // Likewise, but the thread is neither joined nor left behind.
+  bool WaitFor(std::chrono::nanoseconds timeout) {
+    if (!thread_.joinable()) return true;
+    const int64_t deadline = Clock::System()->NowNanos() + timeout.count();
+    MutexLock lock(&end_->mu);
+    for (int64_t now = 0; !end_->ended && (now = Clock::System()->NowNanos()) < deadline;) {
+      end_->changed.WaitFor(&end_->mu, std::chrono::nanoseconds(deadline - now));
+    }
+    return end_->ended;
   }
   // For a forked child, in which the thread does not exist.
   void Abandon() {

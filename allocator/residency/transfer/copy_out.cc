@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "allocator/memory/test_points.h"
 #include "io/os/clock.h"
+#include "io/os/errno.h"
 #include "io/os/log.h"
 
 namespace spillway::allocator {
@@ -22,16 +23,18 @@ void CopyOut::TakeCopyLocked(const TableLock& lock, EvictJob* job) {
 // ---- After the last use.
 
 // The bytes are final. A clean copy is compared with them; without one, capacity for a new copy is reserved.
+// An exact job waits for a place for its hash, since its block would not stay mapped without one.
 void CopyOut::Begin(EvictJob* job) {
   if (job->has_copy) {
-    if (BeginHash(job)) {
+    const absl::Status begun = BeginHash(job);
+    if (job->exact && absl::IsUnavailable(begun)) return;
+    if (begun.ok()) {
       job->phase = EvictJob::Phase::kCompare;
       return;
     }
     ForgetCopy(job);  // without a hash the block counts as changed
   }
-  if (!ReserveHomes(job)) return;
-  job->phase = EvictJob::Phase::kCopy;
+  if (job->homes.empty() && !ReserveHomes(job)) return;  // not empty: it waits for its hash
   bool verified = core_->options.verify_always;
   {
     const TableLock lock(core_->table);
@@ -39,20 +42,22 @@ void CopyOut::Begin(EvictJob* job) {
     job->keeps = backoff.WantsHash() || job->KeepsChangedLocked(lock) || job->exact;
     verified = backoff.wants_verification() || verified || job->exact;
   }
-  if (job->keeps || verified || core_->options.verify_arrivals)
-    BeginHash(job);  // beside the copy: both only read
+  if (job->keeps || verified || core_->options.verify_arrivals) {
+    const absl::Status begun = BeginHash(job);  // beside the copy: both only read
+    if (job->exact && absl::IsUnavailable(begun)) return;
+  }
+  job->phase = EvictJob::Phase::kCopy;
 }
 
-bool CopyOut::BeginHash(EvictJob* job) {
+absl::Status CopyOut::BeginHash(EvictJob* job) {
   DeviceHash* const hash = hash_->Get();
   if (hash == nullptr) {
     hash_->ReportMissing();
-    return false;
+    return absl::NotFoundError("there is no content hash");
   }
-  const absl::StatusOr<CUevent> ended =
-      copies_->BeginHash(hash, job->block->address, core_->BytesOfCopy(*job->block), &job->hash);
-  if (ended.ok()) job->hashed = *ended;
-  return ended.ok();
+  SPILLWAY_ASSIGN_OR_RETURN(job->hashed, copies_->BeginHash(hash, job->block->address,
+                                                            core_->BytesOfCopy(*job->block), &job->hash));
+  return absl::OkStatus();
 }
 
 bool CopyOut::HashEnded(EvictJob* job, ContentHash* result) {
@@ -153,7 +158,9 @@ void CopyOut::EndCopy(EvictJob* job) {
 bool CopyOut::Verify(EvictJob* job) {
   if (job->hashed == nullptr) {
     SPILLWAY_DELAY_POINT("evictor.verifying");
-    if (!BeginHash(job)) job->phase = EvictJob::Phase::kCommit;  // no hash now: goes on without verification
+    const absl::Status begun = BeginHash(job);
+    if (job->exact && absl::IsUnavailable(begun)) return false;
+    if (!begun.ok()) job->phase = EvictJob::Phase::kCommit;  // no hash now: goes on without verification
     return true;
   }
   ContentHash now;

@@ -116,7 +116,8 @@ class CopyOut {
 
   static constexpr uint64_t kMaxLines = 8;  // about blocks that were written unseen
 
-  bool BeginHash(EvictJob* job);
+  // Fails with kUnavailable while all places for hashes are taken.
+  absl::Status BeginHash(EvictJob* job);
   bool HashEnded(EvictJob* job, ContentHash* result);
   void ForgetCopy(EvictJob* job);
   void KeepOnGpu(EvictJob* job);

@@ -52,6 +52,52 @@ TEST_F(SoftBlocksTest, AKernelThatNamesNothingReadsABlockThatHasLeft) {
   device->CheckInvariants();
 }
 
+// Takes its time to give the hash's image.
+class LateHashCode : public FixedHashCode {
+ public:
+  absl::StatusOr<std::string> Image(int major, int minor) override {
+    // Longer than a test needs to fill a block and to have it leave.
+    static_cast<void>(tests::WaitUntil([] { return false; }, std::chrono::seconds(1)));
+    return FixedHashCode::Image(major, minor);
+  }
+};
+
+TEST_F(SoftBlocksTest, ABlockThatLeavesBeforeTheHashIsLoadedStaysMappedToo) {
+  LateHashCode late;
+  setup_.hash_code = &late;
+  CoreDevice device(setup_);
+  const CUdeviceptr block = Filled(device, 1);
+  Evict(device, block);
+  EXPECT_EQ(device->Stats().soft_now_bytes, kBlock);
+  EXPECT_EQ(WrongUnnamed(device, block, 1), 0u);
+}
+
+TEST_F(SoftBlocksTest, ABlockThatLeavesWhileAllHashesAreUnderWayStaysMappedToo) {
+  CoreDevice device(setup_);
+  AwaitHash(device);
+  const CUdeviceptr copied = Filled(device, 1), compared = Filled(device, 2);
+  Evict(device, compared);
+  EXPECT_EQ(Read(device, compared, 2), 0u);
+  ASSERT_TRUE(HasCopy(device, compared));
+  DeviceHash* const hash = device->hash()->Get();
+  std::vector<DeviceHash::Request> others(DeviceHash::kPlaces);
+  {
+    ScopedContext scope(CoreDevice::Driver(), CoreDevice::Context());
+    for (DeviceHash::Request& other : others) other = *hash->Enqueue(hash->stream(), copied, kBlock);
+    EXPECT_EQ(CoreDevice::Driver()->cuStreamSynchronize(hash->stream()), CUDA_SUCCESS);
+  }
+  StartEviction(device, copied);
+  StartEviction(device, compared);
+  EXPECT_FALSE(
+      tests::WaitUntil([&] { return device->Stats().evictions > 1; }, std::chrono::milliseconds(50)));
+  for (DeviceHash::Request& other : others) hash->Drop(&other);
+  WaitForState(device, copied, BlockState::kSpilled);
+  WaitForState(device, compared, BlockState::kSpilled);
+  EXPECT_EQ(device->Stats().soft_now_bytes, 2 * kBlock);
+  EXPECT_EQ(WrongUnnamed(device, copied, 1), 0u);
+  EXPECT_EQ(WrongUnnamed(device, compared, 2), 0u);
+}
+
 TEST_F(SoftBlocksTest, WhatItWritesThereCounts) {
   CoreDevice device(setup_);
   AwaitHash(device);

@@ -17,7 +17,7 @@ inline CoreSetup SetupWith(HashCode* code, uint64_t host_bytes = 4 << 20) {
   return setup;
 }
 
-// Loads the hash now; else the first eviction would begin it.
+// The hash is loaded by a thread of its own.
 inline void AwaitHash(CoreDevice& device) {
   ASSERT_TRUE(tests::WaitUntil([&] { return device->hash()->Get() != nullptr; })) << "no hash is loaded";
 }

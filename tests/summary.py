@@ -16,8 +16,8 @@ from pathlib import Path
 LONGEST_REASON = 120  # characters of a skipped test's words
 FAILURE_LINES = 12  # of one failure
 MAX_FAILURES = 5  # of one test
-# How GoogleTest and unittest begin the words of a failure.
-FAILURE = re.compile(r": Failure$|^(FAIL|ERROR): ")
+# How GoogleTest, unittest and our jobs begin the words of a failure.
+FAILURE = re.compile(r": Failure$|^(FAIL|ERROR): |^PROBLEM  ")
 # How they begin what comes after them.
 AFTER_FAILURE = re.compile(r"^\[ *[A-Z-]+ *\] |^=+$|^Ran \d+ tests? in ")
 

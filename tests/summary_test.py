@@ -51,6 +51,7 @@ class SummaryTest(unittest.TestCase):
         unit = "FAIL: test_a (__main__.B)\n-----\nTraceback\nAssertionError: 1 != 2\n\n=====\nERROR: test_b\n-----\nRan 2 tests in 3 s"
         expected = ["FAIL: test_a (__main__.B)", "-----", "Traceback", "AssertionError: 1 != 2", "", "ERROR: test_b", "-----"]
         self.assertEqual(self.words_of(unit), expected)
+        self.assertEqual(self.words_of("PROBLEM  on (): wrong\na line\n\n1 problem(s)\nlast")[0], "PROBLEM  on (): wrong")
 
     def test_of_long_words_the_beginning_is_shown_and_of_unknown_ones_the_end(self):
         lines = "\n".join(f"line {number}" for number in range(50))

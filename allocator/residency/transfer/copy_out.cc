@@ -27,7 +27,7 @@ void CopyOut::TakeCopyLocked(const TableLock& lock, EvictJob* job) {
 void CopyOut::Begin(EvictJob* job) {
   if (job->has_copy) {
     const absl::Status begun = BeginHash(job);
-    if (job->exact && absl::IsUnavailable(begun)) return;
+    if (WaitsForPlace(begun, job)) return;
     if (begun.ok()) {
       job->phase = EvictJob::Phase::kCompare;
       return;
@@ -39,12 +39,12 @@ void CopyOut::Begin(EvictJob* job) {
   {
     const TableLock lock(core_->table);
     CopyBackoff& backoff = job->block->copies.backoff;
-    job->keeps = backoff.WantsHash() || job->KeepsChangedLocked(lock) || job->exact;
+    job->keeps = job->exact || backoff.WantsHash() || job->KeepsChangedLocked(lock);
     verified = backoff.wants_verification() || verified || job->exact;
   }
   if (job->keeps || verified || core_->options.verify_arrivals) {
     const absl::Status begun = BeginHash(job);  // beside the copy: both only read
-    if (job->exact && absl::IsUnavailable(begun)) return;
+    if (WaitsForPlace(begun, job)) return;
   }
   job->phase = EvictJob::Phase::kCopy;
 }
@@ -58,6 +58,13 @@ absl::Status CopyOut::BeginHash(EvictJob* job) {
   SPILLWAY_ASSIGN_OR_RETURN(job->hashed, copies_->BeginHash(hash, job->block->address,
                                                             core_->BytesOfCopy(*job->block), &job->hash));
   return absl::OkStatus();
+}
+
+// Launches go on meanwhile: the next try joins a standstill of its own.
+bool CopyOut::WaitsForPlace(const absl::Status& begun, EvictJob* job) {
+  if (!job->exact || !absl::IsUnavailable(begun)) return false;
+  core_->standstill.Leave(&job->still);
+  return true;
 }
 
 bool CopyOut::HashEnded(EvictJob* job, ContentHash* result) {
@@ -159,7 +166,7 @@ bool CopyOut::Verify(EvictJob* job) {
   if (job->hashed == nullptr) {
     SPILLWAY_DELAY_POINT("evictor.verifying");
     const absl::Status begun = BeginHash(job);
-    if (job->exact && absl::IsUnavailable(begun)) return false;
+    if (WaitsForPlace(begun, job)) return false;
     if (!begun.ok()) job->phase = EvictJob::Phase::kCommit;  // no hash now: goes on without verification
     return true;
   }

@@ -118,6 +118,8 @@ class CopyOut {
 
   // Fails with kUnavailable while all places for hashes are taken.
   absl::Status BeginHash(EvictJob* job);
+  // Whether the job tries again at the next poll, since `begun` says that it got no place and it must have one.
+  bool WaitsForPlace(const absl::Status& begun, EvictJob* job);
   bool HashEnded(EvictJob* job, ContentHash* result);
   void ForgetCopy(EvictJob* job);
   void KeepOnGpu(EvictJob* job);
